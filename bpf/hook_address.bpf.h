@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * connect() and sendmsg(): the task is at hand, a packet is not.
+ *
+ * A stream socket is judged here, so that connect() fails at once instead of resending a SYN until it gives up. Datagram
+ * and raw sockets are not: refused here, no packet would exist, and the DNS name inside would never be seen. Who asked is
+ * remembered, the packet hook does the rest, and the sender gets EPERM all the same.
+ *
+ * The kernel picks these programs by the socket's cgroup; a task may use a socket that another cgroup made. Both are asked.
+ */
+#ifndef WEIR_BPF_HOOK_ADDRESS_H
+#define WEIR_BPF_HOOK_ADDRESS_H
+
+enum {
+	ADDR_REFUSE = 0,
+	ADDR_PASS = 1,
+	SOCK_STREAM = 1,
+	SOCK_DGRAM = 2,
+	SOCK_RAW = 3,
+};
+
+/*
+ * The verifier allows no arithmetic on a socket pointer from the context. Stored on the stack and read back by a helper it
+ * is a plain address, which probe reads may follow.
+ */
+static __always_inline struct sock *plain_sock(struct bpf_sock *sk)
+{
+	struct bpf_sock *slot = sk;
+	struct sock *ret = NULL;
+
+	bpf_probe_read_kernel(&ret, sizeof ret, &slot);
+	return ret;
+}
+
+/* The cgroup a socket answers to: the governed one it was made in, else the one at or above our root. */
+static __always_inline __u64 socket_cgroup(struct bpf_sock *sk)
+{
+	struct cgroup *cg = BPF_CORE_READ(plain_sock(sk), sk_cgrp_data.cgroup);
+	__u64 id = ancestor_id(cg, level);
+
+	return id ? id : BPF_CORE_READ(cg, kn, id);
+}
+
+static __always_inline int is_deferred(const struct bpf_sock_addr *ctx)
+{
+	return ctx->type == SOCK_DGRAM || ctx->type == SOCK_RAW;
+}
+
+/* A kernel thread connects on nobody's behalf that we could name (MPTCP does, for its further subflows). */
+static __always_inline struct task_struct *credible_task(void)
+{
+	struct task_struct *t = (struct task_struct *)bpf_get_current_task();
+
+	return t && !(BPF_CORE_READ(t, flags) & PF_KTHREAD) && BPF_CORE_READ(t, tgid) ? t : NULL;
+}
+
+static __always_inline void remember(struct bpf_sock *sk, struct task_struct *t, __u64 cgroup)
+{
+	struct weir_owner *o = bpf_sk_storage_get(&owners, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+
+	if (!o) {
+		stat_inc(WEIR_STAT_STORAGE);
+		return;
+	}
+	if (o->host_pid != (__u32)BPF_CORE_READ(t, tgid) || o->cgroup != cgroup)
+		owner_of(o, t, cgroup);
+}
+
+/* Judges a stream's connect(); `key` holds the destination. */
+static __always_inline int judge_connect(struct bpf_sock_addr *ctx, struct attempt *a)
+{
+	struct task_struct *t = credible_task();
+	__u64 own = t ? current_governed(t) : 0;
+	__u64 made_in = socket_cgroup(ctx->sk);
+	struct weir_sandbox *sb, *other;
+	weir_judgement j;
+
+	a->key.cgroup = own ? own : made_in;
+	j = judge_cgroup(a->key.cgroup, 1, &sb);
+	if (own && own != made_in)
+		j = weir_judge_both(j, judge_cgroup(made_in, 1, &other));
+	a->key.verdict = weir_verdict_of(j);
+	a->key.reason = weir_reason_of(j);
+	a->key.protocol = (__u8)ctx->protocol;
+	a->task = t;
+	count_attempt(ctx, sb, a);
+	if (a->key.verdict != WEIR_ALLOW)
+		return ADDR_REFUSE;
+	if (t)
+		remember(ctx->sk, t, own);
+	return ADDR_PASS;
+}
+
+static __always_inline int defer(struct bpf_sock_addr *ctx)
+{
+	struct task_struct *t = credible_task();
+
+	if (t)
+		remember(ctx->sk, t, current_governed(t));
+	return ADDR_PASS;
+}
+
+SEC("cgroup/connect4")
+int weir_connect4(struct bpf_sock_addr *ctx)
+{
+	struct attempt a = {};
+	__u32 ip = ctx->user_ip4;
+
+	if (is_deferred(ctx))
+		return defer(ctx);
+	a.key.hook = WEIR_HOOK_CONNECT4;
+	a.key.family = 4;
+	a.key.daddr[10] = a.key.daddr[11] = 0xff;
+	__builtin_memcpy(a.key.daddr + 12, &ip, 4);
+	a.key.dport_be = (__u16)ctx->user_port;
+	return judge_connect(ctx, &a);
+}
+
+SEC("cgroup/connect6")
+int weir_connect6(struct bpf_sock_addr *ctx)
+{
+	struct attempt a = {};
+	__u32 ip[4] = {ctx->user_ip6[0], ctx->user_ip6[1], ctx->user_ip6[2], ctx->user_ip6[3]};
+
+	if (is_deferred(ctx))
+		return defer(ctx);
+	a.key.hook = WEIR_HOOK_CONNECT6;
+	a.key.family = 6;
+	__builtin_memcpy(a.key.daddr, ip, sizeof ip);
+	a.key.dport_be = (__u16)ctx->user_port;
+	return judge_connect(ctx, &a);
+}
+
+SEC("cgroup/sendmsg4")
+int weir_sendmsg4(struct bpf_sock_addr *ctx)
+{
+	return defer(ctx);
+}
+
+SEC("cgroup/sendmsg6")
+int weir_sendmsg6(struct bpf_sock_addr *ctx)
+{
+	return defer(ctx);
+}
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Every map, once, and the settings user space writes before loading. */
+#ifndef WEIR_BPF_MAPS_H
+#define WEIR_BPF_MAPS_H
+
+/* Where the governed cgroups are, as depth below the cgroup2 root: an instance's root is at `root_level` and has the id
+ * `root_cgroup`; what lies at `level` below it is one sandbox, with everything further down. */
+const volatile __u32 level = 0;
+const volatile __u32 root_level = 0;
+const volatile __u64 root_cgroup = 0;
+/* The packet hook may ask for the current task's cgroup by helper (6.12 and later); else it walks there. */
+const volatile bool current_by_helper = false;
+const volatile __u64 name_key[2] = {0, 0};
+
+/* Cgroup id -> entry. Not there: denied, NO_ENTRY. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, WEIR_SANDBOXES_MAX);
+	__type(key, __u64);
+	__type(value, struct weir_sandbox);
+} sandboxes SEC(".maps");
+
+/* An entry's policy. Out of range or not present: denied, NO_POLICY. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, WEIR_POLICIES_MAX);
+	__type(key, __u32);
+	__type(value, struct weir_policy);
+} policies SEC(".maps");
+
+/* One flow per distinct attempt. Full: the attempt is judged and counted as ever, and `unlisted`. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, WEIR_FLOWS_MAX);
+	__type(key, struct weir_flow_key);
+	__type(value, struct weir_flow);
+} flows SEC(".maps");
+
+/* The first attempt of each flow. Full: as a full `flows`, and the next attempt tries again. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, WEIR_RING_BYTES);
+} events SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, WEIR_STAT_COUNT);
+	__type(key, __u32);
+	__type(value, __u64);
+} stats SEC(".maps");
+
+/* The account of every cgroup below ours without an entry, together: their flows are bounded here. Mapped by user space,
+ * which takes swept flows off `flows` atomically. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_sandbox);
+} strangers SEC(".maps");
+
+/* Who connected or first sent, for packets that leave in somebody else's context. */
+struct weir_owner {
+	__u64 cgroup; /* governed cgroup of that task, 0 when it is not below our root */
+	__u32 host_pid;
+	__u32 pid;
+	__u32 uid;
+	__u32 pad;
+	char comm[WEIR_COMM_LEN];
+};
+
+/* Made at connect and sendmsg only: at socket() it would tax every socket. No memory: attribution is lost, no verdict. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct weir_owner);
+} owners SEC(".maps");
+
+static __always_inline void stat_inc(__u32 which)
+{
+	__u64 *n = bpf_map_lookup_elem(&stats, &which);
+
+	if (n)
+		__sync_fetch_and_add(n, 1);
+}
+
+#endif

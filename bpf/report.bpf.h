@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Who acts, what is counted, what is told. All of an attempt is on the stack: a per-CPU buffer could be overwritten by a
+ * packet that leaves in an interrupt on the same CPU.
+ */
+#ifndef WEIR_BPF_REPORT_H
+#define WEIR_BPF_REPORT_H
+
+#define PF_KTHREAD 0x00200000
+
+/* ---- who ---- */
+
+/* The id of `cg`'s ancestor `at` levels below the cgroup2 root, 0 when it is not that deep. */
+static __always_inline __u64 ancestor_id(struct cgroup *cg, __u32 at)
+{
+	struct cgroup *up = NULL;
+
+	if (!cg || BPF_CORE_READ(cg, level) < (int)at)
+		return 0;
+	/* An index that is no constant cannot be relocated, the array's offset can. */
+	bpf_probe_read_kernel(&up, sizeof up,
+			      (void *)cg + bpf_core_field_offset(struct cgroup, ancestors) + at * sizeof(struct cgroup *));
+	return up ? BPF_CORE_READ(up, kn, id) : 0;
+}
+
+static __always_inline struct cgroup *task_cgroup(struct task_struct *t)
+{
+	return BPF_CORE_READ(t, cgroups, dfl_cgrp);
+}
+
+/* The governed cgroup of the current task, 0 when it is not below our root. */
+static __always_inline __u64 current_governed(struct task_struct *t)
+{
+	struct cgroup *cg = task_cgroup(t);
+
+	return ancestor_id(cg, root_level) == root_cgroup ? ancestor_id(cg, level) : 0;
+}
+
+/* The leader's pid in its own, innermost namespace. */
+static __always_inline __u32 inner_pid(struct task_struct *t)
+{
+	struct pid *pid = BPF_CORE_READ(t, group_leader, thread_pid);
+	__u32 nr = 0;
+
+	if (pid)
+		bpf_probe_read_kernel(&nr, sizeof nr,
+				      (void *)pid + bpf_core_field_offset(struct pid, numbers) +
+					  BPF_CORE_READ(pid, level) * bpf_core_type_size(struct upid) +
+					  bpf_core_field_offset(struct upid, nr));
+	return nr;
+}
+
+static __always_inline void owner_of(struct weir_owner *o, struct task_struct *t, __u64 cgroup)
+{
+	o->cgroup = cgroup;
+	o->host_pid = (__u32)BPF_CORE_READ(t, tgid);
+	o->pid = inner_pid(t);
+	o->uid = BPF_CORE_READ(t, cred, uid.val);
+	o->pad = 0;
+	BPF_CORE_READ_INTO(&o->comm, t, comm);
+}
+
+/* ---- what a cgroup says ---- */
+
+static __always_inline weir_judgement judge_cgroup(__u64 cgroup, int readable, struct weir_sandbox **ret)
+{
+	struct weir_sandbox *sb = bpf_map_lookup_elem(&sandboxes, &cgroup);
+	struct weir_policy *p = NULL;
+
+	if (sb) {
+		__u32 id = sb->policy;
+
+		p = bpf_map_lookup_elem(&policies, &id);
+	}
+	*ret = sb;
+	return weir_judge(sb != NULL, p, readable);
+}
+
+/* ---- counted and told ---- */
+
+struct attempt {
+	struct weir_flow_key key;
+	__u32 len; /* bytes of the packet */
+	__u16 dns_qtype;
+	__u16 dns_len;
+	struct task_struct *task;  /* who, when it is the current task .. */
+	struct weir_owner *socket; /* .. or as remembered on the socket; neither: unknown */
+	const __u64 *dns;	   /* 32 words, or NULL */
+};
+
+/* Straight into the event: the packet hook has no stack left for a copy. */
+static __always_inline void fill_who(struct weir_event *ev, const struct attempt *a)
+{
+	struct task_struct *t = a->task;
+
+	ev->host_pid = ev->pid = ev->uid = 0;
+	ev->attribution = WEIR_ATTR_UNKNOWN;
+	__builtin_memset(ev->comm, 0, sizeof ev->comm);
+	if (t) {
+		ev->attribution = WEIR_ATTR_CURRENT;
+		ev->host_pid = (__u32)BPF_CORE_READ(t, tgid);
+		ev->pid = inner_pid(t);
+		ev->uid = BPF_CORE_READ(t, cred, uid.val);
+		BPF_CORE_READ_INTO(&ev->comm, t, comm);
+	} else if (a->socket) {
+		ev->attribution = WEIR_ATTR_SOCKET;
+		ev->host_pid = a->socket->host_pid;
+		ev->pid = a->socket->pid;
+		ev->uid = a->socket->uid;
+		__builtin_memcpy(ev->comm, a->socket->comm, sizeof ev->comm);
+	}
+}
+
+/* Every byte: the buffer holds what an earlier event left there. */
+static __always_inline void fill_event(void *ctx, struct weir_event *ev, const struct attempt *a, __u64 now)
+{
+	ev->key = a->key;
+	ev->time_ns = now;
+	ev->socket_cookie = bpf_get_socket_cookie(ctx);
+	ev->len = a->len;
+	fill_who(ev, a);
+	__builtin_memset(ev->pad, 0, sizeof ev->pad);
+	ev->dns_qtype = a->dns_qtype;
+	ev->dns_len = a->dns_len;
+	if (a->dns)
+		__builtin_memcpy(ev->dns, a->dns, sizeof ev->dns);
+	else
+		__builtin_memset(ev->dns, 0, sizeof ev->dns);
+}
+
+static __always_inline int add_to_flow(const struct weir_flow_key *key, __u32 len, __u64 now)
+{
+	struct weir_flow *f = bpf_map_lookup_elem(&flows, key);
+
+	if (!f)
+		return 0;
+	__sync_fetch_and_add(&f->count, 1);
+	__sync_fetch_and_add(&f->bytes, len);
+	f->last_ns = now;
+	return 1;
+}
+
+/*
+ * Gives a new flow its entry and its event: both or neither, or the flow would never be told. So the event's place is taken
+ * first, and the entry, once visible, stays: another CPU may be counting in it already. Returns 0 when the attempt is in
+ * neither.
+ */
+static __always_inline int open_flow(void *ctx, struct weir_sandbox *sb, const struct attempt *a, __u64 now)
+{
+	struct weir_flow first = {.count = 1, .bytes = a->len, .first_ns = now, .last_ns = now};
+	struct weir_event *ev;
+	long rc;
+
+	if (__sync_fetch_and_add(&sb->flows, 1) >= WEIR_FLOWS_PER_SANDBOX) {
+		__sync_fetch_and_add(&sb->flows, -1);
+		stat_inc(WEIR_STAT_FLOW_FULL);
+		return 0;
+	}
+	ev = bpf_ringbuf_reserve(&events, sizeof *ev, 0);
+	if (!ev) {
+		__sync_fetch_and_add(&sb->flows, -1);
+		stat_inc(WEIR_STAT_RING_FULL);
+		return 0;
+	}
+	rc = bpf_map_update_elem(&flows, &a->key, &first, BPF_NOEXIST);
+	if (rc) {
+		bpf_ringbuf_discard(ev, 0);
+		__sync_fetch_and_add(&sb->flows, -1);
+		/* Another CPU was first, or there is no room. */
+		if (add_to_flow(&a->key, a->len, now))
+			return 1;
+		stat_inc(WEIR_STAT_FLOW_FULL);
+		return 0;
+	}
+	fill_event(ctx, ev, a, now);
+	bpf_ringbuf_submit(ev, 0);
+	return 1;
+}
+
+/* One attempt: exact counters first, then as much detail as there is room for. `sb`: entry of the key's cgroup, or NULL. */
+static __always_inline void count_attempt(void *ctx, struct weir_sandbox *sb, const struct attempt *a)
+{
+	__u64 now;
+
+	if (!sb) {
+		__u32 zero = 0;
+
+		stat_inc(WEIR_STAT_NO_ENTRY);
+		sb = bpf_map_lookup_elem(&strangers, &zero);
+		if (!sb)
+			return;
+	}
+	if (sb->flags & WEIR_SB_PROBE) {
+		__sync_fetch_and_add(&sb->probes, 1);
+		if (a->key.verdict != WEIR_ALLOW)
+			__sync_fetch_and_add(&sb->probes_denied, 1);
+		return;
+	}
+	__sync_fetch_and_add(&sb->attempts, 1);
+	if (a->key.verdict == WEIR_ALLOW)
+		__sync_fetch_and_add(&sb->allowed, 1);
+	else
+		__sync_fetch_and_add(&sb->denied, 1);
+	now = bpf_ktime_get_boot_ns();
+	if (!add_to_flow(&a->key, a->len, now) && !open_flow(ctx, sb, a, now))
+		__sync_fetch_and_add(&sb->unlisted, 1);
+}
+
+#endif

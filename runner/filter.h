@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The system call filters of a sandbox: tables, compiled once with libseccomp. */
+#ifndef WEIR_RUNNER_FILTER_H
+#define WEIR_RUNNER_FILTER_H
+
+#include <stdint.h>
+
+#include "core/err.h"
+
+enum filter_kind {
+	FILTER_SNIPPET, /* pid 2 and everything it starts */
+	FILTER_INIT,	/* pid 1, after it has dropped everything */
+};
+
+/*
+ * Compiles into a sealed memfd that holds an array of struct sock_filter. `*ret_len` is the number of instructions. The fd is
+ * the caller's.
+ *
+ * Verdicts: what the table allows is allowed; what it names as refused is EPERM; io_uring, clone3 and every number it does
+ * not know are ENOSYS, so that programs use what they did before those calls existed; a call of a foreign ABI (32-bit, x32)
+ * kills the process.
+ */
+int filter_compile(enum filter_kind kind, int *ret_fd, uint32_t *ret_len, struct err *e);
+
+/* Readable text of the filter (libseccomp's PFC) to `fd`: for review and golden tests. */
+int filter_print(enum filter_kind kind, int fd, struct err *e);
+
+#endif

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * weir-init: pid 1 of a sandbox.
+ *
+ * A static program of its own, started from a sealed memfd: so it carries nothing of the supervisor's memory, and there is
+ * no file of it inside the sandbox. It applies the plan step by step, starts pid 2, drops everything, reaps, and leaves
+ * when main does, which makes the kernel kill the rest of the pid namespace. The first step that fails is reported with
+ * its errno and ends it all; nothing is retried, nothing is worked around.
+ */
+#include "init_steps.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct init_plan plan;
+static int report_fd = INIT_FD_CONTROL;
+
+static void report(const struct init_report *r)
+{
+	/* A supervisor that is gone can't be told anything, and nothing may go on without it. */
+	if (send(report_fd, r, sizeof *r, MSG_NOSIGNAL) < 0)
+		_exit(125);
+}
+
+static void __attribute__((noreturn)) fail(enum plan_step step, int error)
+{
+	struct init_report r = {.type = REPORT_FAILED, .step = step, .error = error};
+
+	snprintf(r.detail, sizeof r.detail, "%s", init_detail);
+	report(&r);
+	_exit(125);
+}
+
+/* Runs one step; does not return when it failed. */
+static void run(enum plan_step step, int (*fn)(const struct init_plan *))
+{
+	init_detail[0] = 0;
+#ifdef WEIR_TEST_HOOKS
+	if (plan.fault == step)
+		fail(step, EIO);
+	if (plan.skip == step)
+		return;
+#endif
+	if (fn(&plan) < 0)
+		fail(step, errno);
+}
+
+static int step_parent_death(const struct init_plan *p)
+{
+	(void)p;
+	return prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+static int step_probe(const struct init_plan *p)
+{
+	struct init_report r = {.type = REPORT_PROBED};
+	char go;
+
+	(void)p;
+	init_probe(r.probe_errno);
+	report(&r);
+	/* The supervisor compares with the kernel's counters, clears the probe flag, and answers; silence is a refusal. */
+	if (recv(INIT_FD_CONTROL, &go, 1, 0) != 1) {
+		errno = EPERM;
+		return -1;
+	}
+	return 0;
+}
+
+static int load_filter(int fd, uint32_t len)
+{
+	struct sock_fprog prog = {.len = (unsigned short)len};
+	size_t bytes = len * sizeof(struct sock_filter);
+
+	prog.filter = malloc(bytes ? bytes : 1);
+	if (!prog.filter)
+		return -1;
+	if (len > BPF_MAXINSNS || pread(fd, prog.filter, bytes, 0) != (ssize_t)bytes) {
+		errno = EINVAL;
+		return -1;
+	}
+	return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog);
+}
+
+/* ---- pid 2 ---- */
+
+static int step_session(const struct init_plan *p)
+{
+	(void)p;
+	umask(022);
+	return setsid() < 0 ? -1 : 0;
+}
+
+static int step_rlimits(const struct init_plan *p)
+{
+	const struct {
+		int resource;
+		rlim_t value;
+	} rows[] = {
+	    {RLIMIT_NOFILE, p->nofile},
+	    /* 1, not 0: a piped core_pattern helper runs even at 0, and is skipped only at this value (core(5)). */
+	    {RLIMIT_CORE, 1},
+	    {RLIMIT_MEMLOCK, 64 << 10},
+	    {RLIMIT_MSGQUEUE, 0},
+	    {RLIMIT_NICE, 0},
+	    {RLIMIT_RTPRIO, 0},
+	};
+
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		struct rlimit now, want = {rows[i].value, rows[i].value};
+
+		if (getrlimit(rows[i].resource, &now) < 0)
+			return -1;
+		/* A hard limit below ours can't be raised without CAP_SYS_RESOURCE, and is stricter anyway. */
+		if (now.rlim_max != RLIM_INFINITY && now.rlim_max < want.rlim_max)
+			want.rlim_cur = want.rlim_max = now.rlim_max;
+		if (setrlimit(rows[i].resource, &want) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int step_stdio(const struct init_plan *p)
+{
+	/* Sources are above every target but the gate and request pair, which move down in an order that never overwrites one. */
+	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	int control = fcntl(INIT_FD_CONTROL, F_DUPFD_CLOEXEC, 32);
+	int filter = fcntl(INIT_FD_FILTER, F_DUPFD_CLOEXEC, 32);
+
+	(void)p;
+	if (null < 0 || control < 0 || filter < 0)
+		return -1;
+	if (dup2(null, 0) < 0 || dup2(INIT_FD_STDOUT, 1) < 0 || dup2(INIT_FD_STDERR, 2) < 0 ||
+	    dup2(INIT_FD_REQUEST, PAYLOAD_FD_REQUEST) < 0 || dup2(INIT_FD_GATE, PAYLOAD_FD_GATE) < 0 ||
+	    dup3(control, PAYLOAD_FD_REPORT, O_CLOEXEC) < 0 || dup3(filter, INIT_FD_REQUEST, O_CLOEXEC) < 0)
+		return -1;
+	report_fd = PAYLOAD_FD_REPORT;
+	return 0;
+}
+
+static int step_no_new_privs(const struct init_plan *p)
+{
+	(void)p;
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+}
+
+static int step_seccomp(const struct init_plan *p)
+{
+	return load_filter(INIT_FD_REQUEST, p->filter_len); /* step_stdio put the payload's filter there */
+}
+
+static int step_descriptors(const struct init_plan *p)
+{
+	(void)p;
+	return (int)syscall(SYS_close_range, PAYLOAD_FD_REPORT + 1, ~0u, 0);
+}
+
+static int step_exec(const struct init_plan *p)
+{
+	/* -u: what was printed is in the pipe, whatever ends the run. -s: no user site. -X weir: tells the harness that it is
+	 * the one at the gate, and not imported by a Python that the snippet starts. */
+	char *const argv[] = {(char *)p->interpreter, "-s", "-u", "-X", "weir", SANDBOX_SCRIPT, NULL};
+	char *const envp[] = {
+	    "PATH=/usr/local/bin:/usr/bin:/bin",
+	    "HOME=" SANDBOX_HOME,
+	    "USER=" SANDBOX_USER,
+	    "LOGNAME=" SANDBOX_USER,
+	    "SHELL=/bin/sh",
+	    "LANG=C.UTF-8",
+	    "LC_ALL=C.UTF-8",
+	    "TZ=UTC",
+	    "TMPDIR=/tmp",
+	    "XDG_CACHE_HOME=" SANDBOX_HOME "/.cache",
+	    "MPLCONFIGDIR=" SANDBOX_HOME "/.config/matplotlib",
+	    "SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt",
+	    "PYTHONUTF8=1",
+	    "PYTHONIOENCODING=utf-8",
+	    "PYTHONDONTWRITEBYTECODE=1", /* no __pycache__ among the results */
+	    NULL,
+	};
+
+	if (chdir(SANDBOX_WORKDIR) < 0)
+		return -1;
+	execve(p->interpreter, argv, envp);
+	snprintf(init_detail, sizeof init_detail, "exec %.80s", p->interpreter);
+	return -1;
+}
+
+static void __attribute__((noreturn)) payload(void)
+{
+	run(STEP_SESSION, step_session);
+	run(STEP_RLIMITS, step_rlimits);
+	run(STEP_STDIO, step_stdio);
+	run(STEP_BOUNDING, init_empty_bounding_set);
+	run(STEP_IDENTITY, init_take_identity);
+	run(STEP_CAPABILITIES, init_empty_capabilities);
+	run(STEP_NO_NEW_PRIVS, step_no_new_privs);
+	run(STEP_SECCOMP, step_seccomp);
+	run(STEP_DESCRIPTORS, step_descriptors);
+	run(STEP_EXEC, step_exec);
+	_exit(125);
+}
+
+/* ---- pid 1 ---- */
+
+static int step_init_drop(const struct init_plan *p)
+{
+	struct init_plan own = *p;
+
+	own.uid = own.gid = p->init_uid;
+	if (init_empty_bounding_set(&own) < 0 || init_take_identity(&own) < 0 || init_empty_capabilities(&own) < 0 ||
+	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return -1;
+	/* Changing identity cleared the death signal. A supervisor that died in between has closed its end of the socket,
+	 * and the report of the start ends us. */
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || prctl(PR_SET_DUMPABLE, 0) < 0)
+		return -1;
+	if (load_filter(INIT_FD_OWN_FILTER, p->own_filter_len) < 0)
+		return -1;
+	/* The output pipes must not stay open here, or their readers would never see the end. */
+	for (int fd = INIT_FD_FILTER; fd < INIT_FD_END; fd++)
+		close(fd);
+	return 0;
+}
+
+static void __attribute__((noreturn)) reap(pid_t main_pid)
+{
+	for (;;) {
+		struct init_report r = {.type = REPORT_EXITED};
+		struct rusage ru;
+		int status;
+		pid_t pid = wait4(-1, &status, 0, &ru);
+
+		if (pid < 0 && errno == EINTR)
+			continue;
+		if (pid != main_pid && pid > 0)
+			continue;
+		r.status = status;
+		r.cpu_us = (uint64_t)ru.ru_utime.tv_sec * 1000000 + (uint64_t)ru.ru_utime.tv_usec +
+			   (uint64_t)ru.ru_stime.tv_sec * 1000000 + (uint64_t)ru.ru_stime.tv_usec;
+		report(&r);
+		_exit(0);
+	}
+}
+
+static pid_t main_pid;
+
+static int step_fork(const struct init_plan *p)
+{
+	(void)p;
+	main_pid = fork();
+	if (main_pid == 0)
+		payload();
+	return main_pid < 0 ? -1 : 0;
+}
+
+int main(void)
+{
+	struct init_report started = {.type = REPORT_STARTED};
+	ssize_t n = recv(INIT_FD_CONTROL, &plan, sizeof plan, 0);
+
+	if (n != (ssize_t)sizeof plan || plan.magic != PLAN_MAGIC || plan.v1_count > PLAN_V1_MAX)
+		fail(STEP_PLAN, EBADMSG);
+	run(STEP_PARENT_DEATH, step_parent_death);
+	run(STEP_CGROUP1_JOIN, init_join_v1);
+	run(STEP_CGROUP_NS, init_cgroup_ns);
+	run(STEP_HOSTNAME, init_hostname);
+	run(STEP_NETWORK, init_network);
+	run(STEP_PROBE, step_probe);
+	run(STEP_MOUNT_PRIVATE, init_mount_private);
+	run(STEP_MOUNT_ROOT, init_mount_root);
+	run(STEP_MOUNT_ETC, init_mount_etc);
+	run(STEP_MOUNT_DEV, init_mount_dev);
+	run(STEP_MOUNT_SHM, init_mount_shm);
+	run(STEP_MOUNT_TMP, init_mount_tmp);
+	run(STEP_MOUNT_WORK, init_mount_work);
+	run(STEP_MOUNT_PROC, init_mount_proc);
+	run(STEP_PIVOT, init_pivot);
+	run(STEP_FORK, step_fork);
+	run(STEP_INIT_DROP, step_init_drop);
+	report(&started);
+	reap(main_pid);
+}

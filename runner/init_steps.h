@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Init's steps, one function a row of the plan: 0, or -1 with errno. They run once, as root, in this order. */
+#ifndef WEIR_RUNNER_INIT_STEPS_H
+#define WEIR_RUNNER_INIT_STEPS_H
+
+#include "plan.h"
+
+/* What a failing step wants to add to its errno; "" otherwise. */
+extern char init_detail[96];
+
+int init_join_v1(const struct init_plan *p);
+int init_cgroup_ns(const struct init_plan *p);
+int init_hostname(const struct init_plan *p);
+int init_network(const struct init_plan *p);
+/* Sends the probes and stores what the kernel said to each; see struct init_report. */
+void init_probe(int32_t ret_errno[PLAN_PROBES]);
+
+int init_mount_private(const struct init_plan *p);
+int init_mount_root(const struct init_plan *p);
+int init_mount_etc(const struct init_plan *p);
+int init_mount_dev(const struct init_plan *p);
+int init_mount_shm(const struct init_plan *p);
+int init_mount_tmp(const struct init_plan *p);
+int init_mount_work(const struct init_plan *p);
+int init_mount_proc(const struct init_plan *p);
+int init_pivot(const struct init_plan *p);
+
+int init_empty_bounding_set(const struct init_plan *p);
+int init_take_identity(const struct init_plan *p);
+int init_empty_capabilities(const struct init_plan *p);
+
+#endif

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How a sandbox is made: the table of steps, and the plan that the supervisor hands to init.
+ *
+ * The table is the one place that knows the order. Fault tests are generated from it (`weir-hooks serve --list-steps`),
+ * so a new row is tested by being there. A step that fails ends the sandbox and names its layer to the client.
+ *
+ * Actors: SUP runs in the supervisor, INIT in pid 1 of the sandbox while it is still root, PAY in pid 2 on its way to the
+ * interpreter. Rows stand in the order in which they happen.
+ */
+#ifndef WEIR_RUNNER_PLAN_H
+#define WEIR_RUNNER_PLAN_H
+
+#include <stdint.h>
+
+#define PLAN_STEPS(STEP)                                                                                                       \
+	STEP(CGROUP2, "cgroup", SUP, "make the cgroup2 directory")                                                             \
+	STEP(CGROUP2_LIMITS, "cgroup", SUP, "set limits through cgroup2 controllers")                                          \
+	STEP(CGROUP1, "cgroup", SUP, "make and limit the v1 cgroups of a hybrid host")                                         \
+	STEP(POLICY_ENTRY, "policy", SUP, "put the sandbox under its policy")                                                  \
+	STEP(POLICY_EFFECTIVE, "policy", SUP, "ask the kernel whether the programs are effective on the cgroup")               \
+	STEP(CHANNELS, "channels", SUP, "make the request socket, the gate and the output pipes")                              \
+	STEP(CLONE, "namespaces", SUP, "clone init into new pid, mount, net, ipc and uts namespaces and into its cgroup")      \
+	STEP(PLAN, "init", SUP, "hand the plan to init")                                                                       \
+	STEP(PARENT_DEATH, "init", INIT, "ask to be killed when the supervisor dies")                                          \
+	STEP(CGROUP1_JOIN, "cgroup", INIT, "join the v1 cgroups")                                                              \
+	STEP(CGROUP_NS, "namespaces", INIT, "enter a cgroup namespace of its own")                                             \
+	STEP(HOSTNAME, "namespaces", INIT, "take a neutral host name")                                                         \
+	STEP(NETWORK, "network", INIT, "bring loopback up and make it the default route of both families")                     \
+	STEP(PROBE, "policy", INIT, "send probes from inside the cgroup and network namespace")                                \
+	STEP(PROBE_COUNT, "policy", SUP, "check that the kernel refused and counted every probe")                              \
+	STEP(MOUNT_PRIVATE, "mounts", INIT, "cut mount propagation")                                                           \
+	STEP(MOUNT_ROOT, "mounts", INIT, "mount the image read-only")                                                          \
+	STEP(MOUNT_ETC, "mounts", INIT, "mount and fill /etc read-only")                                                       \
+	STEP(MOUNT_DEV, "mounts", INIT, "mount and fill /dev read-only")                                                       \
+	STEP(MOUNT_SHM, "mounts", INIT, "mount /dev/shm, sized")                                                               \
+	STEP(MOUNT_TMP, "mounts", INIT, "mount /tmp, sized")                                                                   \
+	STEP(MOUNT_WORK, "mounts", INIT, "mount the working directory, sized")                                                 \
+	STEP(MOUNT_PROC, "mounts", INIT, "mount a /proc that shows only this pid namespace")                                   \
+	STEP(PIVOT, "mounts", INIT, "make the image the root and let go of the host's")                                        \
+	STEP(FORK, "init", INIT, "fork pid 2")                                                                                 \
+	STEP(INIT_DROP, "init", INIT, "drop init's own identity, capabilities and system calls")                               \
+	STEP(SESSION, "process", PAY, "start a session without a terminal")                                                    \
+	STEP(RLIMITS, "limits", PAY, "set the process limits")                                                                 \
+	STEP(STDIO, "descriptors", PAY, "put stdin, stdout, stderr, request socket and gate in place")                         \
+	STEP(BOUNDING, "capabilities", PAY, "empty the bounding set")                                                          \
+	STEP(IDENTITY, "identity", PAY, "take the sandbox's own uid and gid")                                                  \
+	STEP(CAPABILITIES, "capabilities", PAY, "empty the other capability sets")                                             \
+	STEP(NO_NEW_PRIVS, "no_new_privs", PAY, "set no_new_privs")                                                            \
+	STEP(SECCOMP, "seccomp", PAY, "load the system call filter")                                                           \
+	STEP(DESCRIPTORS, "descriptors", PAY, "close every other descriptor")                                                  \
+	STEP(EXEC, "interpreter", PAY, "start the interpreter")                                                                \
+	STEP(READY, "interpreter", SUP, "hear from the harness that it waits at the gate")                                     \
+	STEP(VERIFY, "verify", SUP, "read back from the kernel what the payload is")
+
+enum plan_step {
+	STEP_NONE,
+#define STEP(id, layer, actor, what) STEP_##id,
+	PLAN_STEPS(STEP)
+#undef STEP
+	STEP_COUNT,
+};
+
+#define PLAN_MAGIC 0x4e414c50u
+#define PLAN_V1_MAX 4	 /* v1 hierarchies a sandbox joins: memory, cpu, pids (and room) */
+#define PLAN_PROBES 4	 /* UDP and TCP, both families */
+#define SANDBOX_PIDS_OWN 1 /* init, beside what a run may start */
+
+/* Where things are inside a sandbox. */
+#define SANDBOX_WORKDIR "/work"
+#define SANDBOX_SCRIPT "/work/main.py"
+#define SANDBOX_HOME "/tmp/home"
+#define SANDBOX_HOSTNAME "sandbox"
+#define SANDBOX_USER "sandbox"
+
+/* Init starts with exactly these descriptors. */
+enum init_fd {
+	INIT_FD_CONTROL = 3, /* SEQPACKET to the supervisor: plan in, struct init_report out */
+	INIT_FD_FILTER = 4,  /* memfd: struct sock_filter[] for the payload */
+	INIT_FD_OWN_FILTER = 5,
+	INIT_FD_REQUEST = 6, /* payload's fd 3 */
+	INIT_FD_GATE = 7,    /* payload's fd 4 */
+	INIT_FD_STDOUT = 8,
+	INIT_FD_STDERR = 9,
+	INIT_FD_V1 = 10, /* .. and up: `tasks` files, plan.v1_count of them */
+	INIT_FD_END = INIT_FD_V1 + PLAN_V1_MAX,
+};
+
+/* Descriptors of the payload while the harness waits; the harness closes both before user code runs. */
+#define PAYLOAD_FD_REQUEST 3
+#define PAYLOAD_FD_GATE 4
+#define PAYLOAD_FD_REPORT 5 /* close-on-exec */
+
+/* Bytes on the gate. */
+#define GATE_READY 'R' /* harness -> supervisor */
+#define GATE_OPEN 'G'  /* supervisor -> harness */
+
+struct init_plan {
+	uint32_t magic;
+	uint32_t uid, gid; /* the payload's, of this sandbox alone */
+	uint32_t init_uid; /* init's own: no payload has it, so none can signal or read it */
+	uint32_t nofile;
+	uint32_t v1_count;
+	uint32_t filter_len, own_filter_len; /* instructions */
+	uint64_t tmpfs_bytes, tmpfs_inodes;
+	char stage[128];	/* host directory that holds image/, base*, root/ in the supervisor's mount namespace */
+	char overlay[256];	/* mount options of the image, with paths relative to `stage` */
+	char interpreter[128];	/* path inside the sandbox */
+	uint32_t fault, skip; /* enum plan_step; honoured only by builds with WEIR_TEST_HOOKS */
+};
+
+enum init_report_type {
+	REPORT_PROBED = 1, /* init waits for a byte on the control socket, then goes on */
+	REPORT_FAILED,
+	REPORT_STARTED, /* pid 2 exists and init has dropped everything */
+	REPORT_EXITED,	/* main is gone; init exits right after, and the kernel kills what is left */
+};
+
+struct init_report {
+	uint32_t type;
+	uint32_t step; /* FAILED: enum plan_step */
+	int32_t error; /* FAILED: errno */
+	int32_t status; /* EXITED: as from waitpid */
+	int32_t probe_errno[PLAN_PROBES]; /* PROBED: UDP4, UDP6, TCP4, TCP6; 0 = it left; EAFNOSUPPORT = no such family here */
+	uint64_t cpu_us; /* EXITED: rusage of main and its reaped children */
+	char detail[96];
+};
+
+struct plan_step_info {
+	const char *name;
+	const char *layer;
+	const char *actor;
+	const char *what;
+};
+extern const struct plan_step_info plan_steps[STEP_COUNT];
+
+/* STEP_NONE when there is no such step. */
+enum plan_step plan_step_by_name(const char *name);
+
+#endif

@@ -1,0 +1,1537 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The kernel programs on the kernel that runs this: real sockets in a scratch cgroup and a network namespace of our own,
+ * whose default route is its loopback, so that any address arrives at a wildcard listener. The listeners are outside the
+ * governed cgroups. "Denied" is the sender's errno, the listener's silence, the counters and the event; and the same vector
+ * under an allowing policy is heard. Needs root.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/if.h>
+#include <linux/rtnetlink.h>
+#include <linux/sched.h>
+#include <netinet/ip.h>
+#include <netinet/ip6.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "kernel/guard.h"
+
+#define COMM "weirtest"
+#define QUIET_MS 30 /* how long a listener must stay silent; a packet over loopback needs microseconds */
+#define HEAR_MS 2000
+#define UDPLITE 136
+#define SCTP 132
+
+enum { DENYING = 1, ALLOWING = 2, EMPTY_SLOT = 3 };
+
+/* ---- the scratch cgroups ---- */
+
+enum box { BOX_ROOT, BOX_A, BOX_B, BOX_NONE, BOX_DEEP, BOXES };
+static const char *const box_names[BOXES] = {"", "/a", "/b", "/none", "/a/deep"};
+
+static struct {
+	char path[256];
+	int fd[BOXES];
+	uint64_t id[BOXES];
+	unsigned level; /* of /a */
+	char pins[64];
+	int netns_made;
+	struct guard *guard;
+} t;
+
+/* What children tell: shared, written before they exit. */
+static struct told {
+	pid_t pid;
+	int count;
+	int go;
+} * told;
+
+static uint64_t inode_of(int fd)
+{
+	struct stat st;
+
+	assert_int_equal(fstat(fd, &st), 0);
+	return st.st_ino;
+}
+
+static int find_cgroup2(char *ret, size_t size)
+{
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	char line[1024], mnt[192];
+
+	while (f && fgets(line, sizeof line, f))
+		if (strstr(line, " - cgroup2 ") && sscanf(line, "%*s %*s %*s %*s %191s", mnt) == 1) {
+			snprintf(ret, size, "%s/weir-test-%d", mnt, getpid());
+			fclose(f);
+			return 0;
+		}
+	if (f)
+		fclose(f);
+	return -1;
+}
+
+static void make_boxes(void)
+{
+	char path[512];
+	int i;
+
+	assert_int_equal(find_cgroup2(t.path, sizeof t.path), 0);
+	for (i = 0; i < BOXES; i++) {
+		snprintf(path, sizeof path, "%s%s", t.path, box_names[i]);
+		assert_int_equal(mkdir(path, 0755), 0);
+		t.fd[i] = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		assert_true(t.fd[i] >= 0);
+		t.id[i] = inode_of(t.fd[i]);
+	}
+	t.level = 2;
+}
+
+static void remove_boxes(void)
+{
+	char path[512];
+	int i, tries;
+
+	for (i = BOXES - 1; i >= 0; i--) {
+		snprintf(path, sizeof path, "%s%s", t.path, box_names[i]);
+		/* A child that was reaped a moment ago may still be leaving. */
+		for (tries = 0; rmdir(path) < 0 && errno == EBUSY && tries < 100; tries++)
+			usleep(10000);
+	}
+}
+
+/* ---- the network namespace ---- */
+
+struct nl {
+	struct nlmsghdr h;
+	union {
+		struct ifinfomsg link;
+		struct rtmsg route;
+	} u;
+	uint8_t attrs[64];
+};
+
+static void netlink(struct nl *m)
+{
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+	struct {
+		struct nlmsghdr h;
+		struct nlmsgerr e;
+		uint8_t rest[512];
+	} answer;
+
+	m->h.nlmsg_flags |= NLM_F_REQUEST | NLM_F_ACK;
+	assert_int_equal(send(fd, m, m->h.nlmsg_len, 0), (int)m->h.nlmsg_len);
+	assert_true(recv(fd, &answer, sizeof answer, 0) > 0);
+	close(fd);
+	assert_int_equal(answer.e.error, 0);
+}
+
+static void lo_up(void)
+{
+	struct nl m = {.h.nlmsg_len = NLMSG_LENGTH(sizeof m.u.link), .h.nlmsg_type = RTM_NEWLINK};
+
+	m.u.link.ifi_index = 1;
+	m.u.link.ifi_flags = m.u.link.ifi_change = IFF_UP;
+	netlink(&m);
+}
+
+/* ip route add local default dev lo */
+static void everything_is_here(uint8_t family)
+{
+	struct nl m = {.h.nlmsg_len = NLMSG_LENGTH(sizeof m.u.route), .h.nlmsg_type = RTM_NEWROUTE};
+	struct rtattr *a = (void *)((char *)&m + NLMSG_ALIGN(m.h.nlmsg_len));
+	int lo = 1;
+
+	m.h.nlmsg_flags = NLM_F_CREATE;
+	m.u.route.rtm_family = family;
+	m.u.route.rtm_table = RT_TABLE_LOCAL;
+	m.u.route.rtm_protocol = RTPROT_BOOT;
+	m.u.route.rtm_scope = family == AF_INET ? RT_SCOPE_HOST : RT_SCOPE_UNIVERSE;
+	m.u.route.rtm_type = RTN_LOCAL;
+	a->rta_type = RTA_OIF;
+	a->rta_len = RTA_LENGTH(sizeof lo);
+	memcpy(RTA_DATA(a), &lo, sizeof lo);
+	m.h.nlmsg_len = NLMSG_ALIGN(m.h.nlmsg_len) + a->rta_len;
+	netlink(&m);
+}
+
+static void write_file(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd >= 0) {
+		assert_int_equal(write(fd, text, strlen(text)), (int)strlen(text));
+		close(fd);
+	}
+}
+
+static void make_netns(void)
+{
+	assert_int_equal(unshare(CLONE_NEWNET), 0);
+	lo_up();
+	everything_is_here(AF_INET);
+	everything_is_here(AF_INET6);
+	write_file("/proc/sys/net/ipv4/ping_group_range", "0 0");
+	t.netns_made = 1;
+}
+
+/* ---- children ---- */
+
+static pid_t spawn(enum box box, uint64_t flags)
+{
+	struct clone_args a = {.flags = flags, .exit_signal = SIGCHLD};
+
+	if (box != BOXES) {
+		a.flags |= CLONE_INTO_CGROUP;
+		a.cgroup = (uint64_t)t.fd[box];
+	}
+	pid_t pid = (pid_t)syscall(SYS_clone3, &a, sizeof a);
+
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(PR_SET_NAME, COMM);
+		told->pid = (pid_t)syscall(SYS_getpid);
+	}
+	return pid;
+}
+
+/* 0, or the errno the child ended with. */
+static int reap(pid_t pid)
+{
+	int status;
+
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+static void move_to(enum box box)
+{
+	int fd = openat(t.fd[box], "cgroup.procs", O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, "0", 1) != 1)
+		_exit(250);
+	close(fd);
+}
+
+/* ---- addresses ---- */
+
+union addr {
+	struct sockaddr sa;
+	struct sockaddr_in in;
+	struct sockaddr_in6 in6;
+};
+
+static socklen_t addr_of(union addr *ret, int family, const char *text, uint16_t port)
+{
+	memset(ret, 0, sizeof *ret);
+	ret->sa.sa_family = (sa_family_t)family;
+	if (family == AF_INET) {
+		ret->in.sin_port = htons(port);
+		if (inet_pton(AF_INET, text, &ret->in.sin_addr) != 1)
+			abort();
+		return sizeof ret->in;
+	}
+	ret->in6.sin6_port = htons(port);
+	if (inet_pton(AF_INET6, text, &ret->in6.sin6_addr) != 1)
+		abort();
+	if (text[0] == 'f' && text[1] == 'f')
+		ret->in6.sin6_scope_id = 1;
+	return sizeof ret->in6;
+}
+
+/* As the programs write it. */
+static void daddr_of(uint8_t ret[16], const char *text)
+{
+	memset(ret, 0, 16);
+	if (strchr(text, ':')) {
+		assert_int_equal(inet_pton(AF_INET6, text, ret), 1);
+		return;
+	}
+	ret[10] = ret[11] = 0xff;
+	assert_int_equal(inet_pton(AF_INET, text, ret + 12), 1);
+}
+
+/* ---- events ---- */
+
+struct seen {
+	int n;
+	struct weir_event ev[4096];
+};
+static struct seen seen;
+
+static void see(void *ctx, const struct weir_event *ev)
+{
+	struct seen *s = ctx;
+
+	if (s->n < (int)(sizeof s->ev / sizeof *s->ev))
+		s->ev[s->n] = *ev;
+	s->n++;
+}
+
+static int drain(void)
+{
+	seen.n = 0;
+	assert_true(guard_drain(t.guard, 1 << 20, see, &seen) >= 0);
+	return seen.n;
+}
+
+static struct weir_sandbox counters(enum box box)
+{
+	struct weir_sandbox sb;
+	struct err e = {0};
+
+	assert_int_equal(guard_get_sandbox(t.guard, t.id[box], &sb, &e), 0);
+	return sb;
+}
+
+/* A fresh entry: counters at zero, nothing in the ring, no flows. */
+static void govern(enum box box, uint32_t policy, uint32_t flags)
+{
+	struct err e = {0};
+
+	drain();
+	guard_sweep_flows(t.guard, t.id[box]);
+	assert_int_equal(guard_set_sandbox(t.guard, t.id[box], policy, flags, &e), 0);
+}
+
+/* ---- a guard for each test ---- */
+
+static void must(int rc, const struct err *e)
+{
+	if (rc < 0)
+		fail_msg("%s: %s", e->where, e->msg);
+}
+
+static int setup_guard(void **state)
+{
+	struct guard_opts o = {.pin_dir = t.pins, .cgroup_fd = t.fd[BOX_ROOT], .level = t.level};
+	struct weir_policy deny = {.present = 1}, allow = {.present = 1, .default_verdict = WEIR_ALLOW};
+	struct err e = {0};
+
+	(void)state;
+	must(guard_create(&t.guard, &o, &e), &e);
+	must(guard_set_policy(t.guard, DENYING, &deny, &e), &e);
+	must(guard_set_policy(t.guard, ALLOWING, &allow, &e), &e);
+	memset(told, 0, sizeof *told);
+	return 0;
+}
+
+static int teardown_guard(void **state)
+{
+	struct err e;
+
+	(void)state;
+	t.guard = guard_free(t.guard);
+	return guard_unpin(t.pins, &e);
+}
+
+/* ---- every way out that a socket has ---- */
+
+enum how {
+	CONNECT,
+	SENDTO,
+	CONNECT_SEND,
+	MMSG,  /* three at once */
+	CHILD, /* connected by one process, sent on by its child */
+	FASTOPEN,
+	OPTIONS, /* with IP options */
+	MULTI,	 /* multicast out of lo */
+	BROAD,
+	HDRINCL, /* the IP header is in the payload */
+};
+
+static const struct vector {
+	const char *what;
+	int family, type, protocol;
+	enum how how;
+	const char *to;
+	uint16_t port;
+	/* The event. */
+	uint8_t hook, wire_family, wire_protocol;
+	uint16_t wire_port;
+	/* The listener. */
+	int l_family, l_type, l_protocol;
+	int allowed_attempts;
+	const char *payload;
+	size_t payload_len;
+} vectors[] = {
+#define PAY "weir", 4
+#define UDP4 4, IPPROTO_UDP
+#define UDP6 6, IPPROTO_UDP
+#define TCP4 4, IPPROTO_TCP
+#define TCP6 6, IPPROTO_TCP
+#define L_UDP4 AF_INET, SOCK_DGRAM, 0
+#define L_UDP6 AF_INET6, SOCK_DGRAM, 0
+    {"tcp4", AF_INET, SOCK_STREAM, 0, CONNECT, "192.0.2.1", 443, WEIR_HOOK_CONNECT4, TCP4, 443, AF_INET, SOCK_STREAM, 0, 1,
+     PAY},
+    {"tcp4 to 53", AF_INET, SOCK_STREAM, 0, CONNECT, "10.1.2.3", 53, WEIR_HOOK_CONNECT4, TCP4, 53, AF_INET, SOCK_STREAM, 0, 1,
+     PAY},
+    {"tcp4 to loopback", AF_INET, SOCK_STREAM, 0, CONNECT, "127.0.0.1", 8080, WEIR_HOOK_CONNECT4, TCP4, 8080, AF_INET,
+     SOCK_STREAM, 0, 1, PAY},
+    {"tcp4 to 0.0.0.0", AF_INET, SOCK_STREAM, 0, CONNECT, "0.0.0.0", 8080, WEIR_HOOK_CONNECT4, TCP4, 8080, AF_INET, SOCK_STREAM,
+     0, 1, PAY},
+    {"tcp6", AF_INET6, SOCK_STREAM, 0, CONNECT, "2001:db8::1", 443, WEIR_HOOK_CONNECT6, TCP6, 443, AF_INET6, SOCK_STREAM, 0, 1,
+     PAY},
+    {"tcp mapped", AF_INET6, SOCK_STREAM, 0, CONNECT, "::ffff:192.0.2.1", 443, WEIR_HOOK_CONNECT6, TCP6, 443, AF_INET,
+     SOCK_STREAM, 0, 1, PAY},
+    {"tcp fast open", AF_INET, SOCK_STREAM, 0, FASTOPEN, "192.0.2.1", 443, WEIR_HOOK_CONNECT4, TCP4, 443, AF_INET, SOCK_STREAM,
+     0, 1, PAY},
+    {"udp4", AF_INET, SOCK_DGRAM, 0, SENDTO, "192.0.2.1", 9, WEIR_HOOK_EGRESS, UDP4, 9, L_UDP4, 1, PAY},
+    {"udp4 connected", AF_INET, SOCK_DGRAM, 0, CONNECT_SEND, "169.254.169.254", 80, WEIR_HOOK_EGRESS, UDP4, 80, L_UDP4, 1, PAY},
+    {"udp4 sendmmsg", AF_INET, SOCK_DGRAM, 0, MMSG, "10.0.0.1", 99, WEIR_HOOK_EGRESS, UDP4, 99, L_UDP4, 3, PAY},
+    {"udp4 on an inherited socket", AF_INET, SOCK_DGRAM, 0, CHILD, "10.0.0.1", 99, WEIR_HOOK_EGRESS, UDP4, 99, L_UDP4, 1, PAY},
+    {"udp4 to loopback", AF_INET, SOCK_DGRAM, 0, SENDTO, "127.0.0.1", 9, WEIR_HOOK_EGRESS, UDP4, 9, L_UDP4, 1, PAY},
+    {"udp4 with options", AF_INET, SOCK_DGRAM, 0, OPTIONS, "192.0.2.1", 9, WEIR_HOOK_EGRESS, UDP4, 9, L_UDP4, 1, PAY},
+    {"udp4 multicast", AF_INET, SOCK_DGRAM, 0, MULTI, "224.0.0.251", 9, WEIR_HOOK_EGRESS, UDP4, 9, L_UDP4, 1, PAY},
+    {"udp4 broadcast", AF_INET, SOCK_DGRAM, 0, BROAD, "255.255.255.255", 9, WEIR_HOOK_EGRESS, UDP4, 9, L_UDP4, 1, PAY},
+    {"udp6", AF_INET6, SOCK_DGRAM, 0, SENDTO, "2001:db8::9", 9, WEIR_HOOK_EGRESS, UDP6, 9, L_UDP6, 1, PAY},
+    {"udp6 connected", AF_INET6, SOCK_DGRAM, 0, CONNECT_SEND, "2001:db8::9", 9, WEIR_HOOK_EGRESS, UDP6, 9, L_UDP6, 1, PAY},
+    {"udp6 to loopback", AF_INET6, SOCK_DGRAM, 0, SENDTO, "::1", 9, WEIR_HOOK_EGRESS, UDP6, 9, L_UDP6, 1, PAY},
+    {"udp6 multicast", AF_INET6, SOCK_DGRAM, 0, MULTI, "ff02::fb", 9, WEIR_HOOK_EGRESS, UDP6, 9, L_UDP6, 1, PAY},
+    {"udp mapped", AF_INET6, SOCK_DGRAM, 0, SENDTO, "::ffff:192.0.2.7", 9, WEIR_HOOK_EGRESS, UDP4, 9, L_UDP4, 1, PAY},
+    {"udp-lite", AF_INET, SOCK_DGRAM, UDPLITE, SENDTO, "192.0.2.1", 9, WEIR_HOOK_EGRESS, 4, UDPLITE, 9, AF_INET, SOCK_DGRAM,
+     UDPLITE, 1, PAY},
+    {"udp-lite connected", AF_INET, SOCK_DGRAM, UDPLITE, CONNECT_SEND, "192.0.2.1", 9, WEIR_HOOK_EGRESS, 4, UDPLITE, 9, AF_INET,
+     SOCK_DGRAM, UDPLITE, 1, PAY},
+    {"ping", AF_INET, SOCK_DGRAM, IPPROTO_ICMP, SENDTO, "192.0.2.1", 0, WEIR_HOOK_EGRESS, 4, IPPROTO_ICMP, 0x0800, AF_INET,
+     SOCK_RAW, IPPROTO_ICMP, 1, "\10\0\0\0\0\0\0\0", 8},
+    {"ping connected", AF_INET, SOCK_DGRAM, IPPROTO_ICMP, CONNECT_SEND, "192.0.2.1", 0, WEIR_HOOK_EGRESS, 4, IPPROTO_ICMP,
+     0x0800, AF_INET, SOCK_RAW, IPPROTO_ICMP, 1, "\10\0\0\0\0\0\0\0", 8},
+    {"ping6", AF_INET6, SOCK_DGRAM, IPPROTO_ICMPV6, SENDTO, "2001:db8::9", 0, WEIR_HOOK_EGRESS, 6, IPPROTO_ICMPV6, 0x8000,
+     AF_INET6, SOCK_RAW, IPPROTO_ICMPV6, 1, "\200\0\0\0\0\0\0\0", 8},
+    {"raw icmp", AF_INET, SOCK_RAW, IPPROTO_ICMP, SENDTO, "192.0.2.1", 0, WEIR_HOOK_EGRESS, 4, IPPROTO_ICMP, 0x0d01, AF_INET,
+     SOCK_RAW, IPPROTO_ICMP, 1, "\15\1\0\0\0\0\0\0", 8},
+    {"raw tcp", AF_INET, SOCK_RAW, IPPROTO_TCP, SENDTO, "192.0.2.1", 0, WEIR_HOOK_EGRESS, TCP4, 443, AF_INET, SOCK_RAW,
+     IPPROTO_TCP, 1, "\0\1\1\273\0\0\0\0\0\0\0\0\120\2\0\0\0\0\0\0", 20},
+    {"raw sctp", AF_INET, SOCK_RAW, SCTP, SENDTO, "192.0.2.1", 0, WEIR_HOOK_EGRESS, 4, SCTP, 36412, AF_INET, SOCK_RAW, SCTP, 1,
+     "\0\1\216\74\0\0\0\0\0\0\0\0", 12},
+    {"raw unknown protocol", AF_INET, SOCK_RAW, 253, SENDTO, "192.0.2.1", 0, WEIR_HOOK_EGRESS, 4, 253, 0, AF_INET, SOCK_RAW,
+     253, 1, PAY},
+    {"raw6 unknown protocol", AF_INET6, SOCK_RAW, 253, SENDTO, "2001:db8::9", 0, WEIR_HOOK_EGRESS, 6, 253, 0, AF_INET6,
+     SOCK_RAW, 253, 1, PAY},
+    /* Headers of our own: destination and port are what the bytes say. */
+    {"hand-made udp4", AF_INET, SOCK_RAW, IPPROTO_RAW, HDRINCL, "192.0.2.1", 0, WEIR_HOOK_EGRESS, UDP4, 9, L_UDP4, 1,
+     "\x45\0\0\x20\0\1\0\0\x40\x11\0\0\xc0\0\2\2\xc0\0\2\1"
+     "\0\7\0\11\0\14\0\0weir",
+     32},
+    {"hand-made later fragment", AF_INET, SOCK_RAW, IPPROTO_RAW, HDRINCL, "192.0.2.1", 0, WEIR_HOOK_EGRESS, UDP4, 0, -1, 0, 0,
+     1,
+     "\x45\0\0\x20\0\1\0\5\x40\x11\0\0\xc0\0\2\2\xc0\0\2\1"
+     "\0\7\0\11\0\14\0\0weir",
+     32},
+    {"hand-made udp6 behind destination options", AF_INET6, SOCK_RAW, IPPROTO_RAW, HDRINCL, "2001:db8::9", 0, WEIR_HOOK_EGRESS,
+     UDP6, 9, -1, 0, 0, 1,
+     "\x60\0\0\0\0\x14\x3c\x40"
+     "\x20\1\15\xb8\0\0\0\0\0\0\0\0\0\0\0\1"
+     "\x20\1\15\xb8\0\0\0\0\0\0\0\0\0\0\0\11"
+     "\x11\0\1\4\0\0\0\0"
+     "\0\7\0\11\0\14\0\0weir",
+     60},
+#undef PAY
+};
+#define VECTORS (sizeof vectors / sizeof *vectors)
+
+static int send_connected(int s, const struct vector *v, const union addr *to, socklen_t len)
+{
+	if (connect(s, &to->sa, len) < 0)
+		return errno;
+	return send(s, v->payload, v->payload_len, 0) < 0 ? errno : 0;
+}
+
+static int send_three(int s, const struct vector *v, const union addr *to, socklen_t len)
+{
+	struct iovec io = {.iov_base = (void *)(uintptr_t)v->payload, .iov_len = v->payload_len};
+	struct mmsghdr m[3];
+	int i, n;
+
+	memset(m, 0, sizeof m);
+	for (i = 0; i < 3; i++) {
+		m[i].msg_hdr.msg_name = (void *)(uintptr_t)to;
+		m[i].msg_hdr.msg_namelen = len;
+		m[i].msg_hdr.msg_iov = &io;
+		m[i].msg_hdr.msg_iovlen = 1;
+	}
+	n = sendmmsg(s, m, 3, 0);
+	return n < 0 ? errno : n == 3 ? 0 : 251;
+}
+
+static int send_from_child(int s, const struct vector *v, const union addr *to, socklen_t len)
+{
+	pid_t pid;
+	int status;
+
+	if (connect(s, &to->sa, len) < 0)
+		return errno;
+	pid = fork();
+	if (pid == 0) {
+		told->pid = getpid();
+		_exit(send(s, v->payload, v->payload_len, 0) < 0 ? errno : 0);
+	}
+	waitpid(pid, &status, 0);
+	return WEXITSTATUS(status);
+}
+
+static void prepare(int s, const struct vector *v)
+{
+	struct ip_mreqn lo = {.imr_ifindex = 1};
+	int one = 1;
+
+	switch (v->how) {
+	case OPTIONS:
+		if (setsockopt(s, IPPROTO_IP, IP_OPTIONS, "\1\1\1\1\1\1\1\1", 8) < 0)
+			_exit(252);
+		break;
+	case MULTI:
+		if (v->family == AF_INET ? setsockopt(s, IPPROTO_IP, IP_MULTICAST_IF, &lo, sizeof lo)
+					 : setsockopt(s, IPPROTO_IPV6, IPV6_MULTICAST_IF, &one, sizeof one))
+			_exit(252);
+		break;
+	case BROAD:
+		if (setsockopt(s, SOL_SOCKET, SO_BROADCAST, &one, sizeof one) < 0 ||
+		    setsockopt(s, SOL_SOCKET, SO_BINDTODEVICE, "lo", 3) < 0)
+			_exit(252);
+		break;
+	default:
+		break;
+	}
+}
+
+/* In the child. The errno of what failed. */
+static int attempt(const struct vector *v)
+{
+	int s = socket(v->family, v->type, v->protocol);
+	union addr to;
+	socklen_t len = addr_of(&to, v->family, v->to, v->type == SOCK_RAW ? 0 : v->port);
+
+	if (s < 0)
+		return 253;
+	prepare(s, v);
+	switch (v->how) {
+	case CONNECT:
+		return connect(s, &to.sa, len) < 0 ? errno : 0;
+	case CONNECT_SEND:
+		return send_connected(s, v, &to, len);
+	case MMSG:
+		return send_three(s, v, &to, len);
+	case CHILD:
+		return send_from_child(s, v, &to, len);
+	case FASTOPEN:
+		return sendto(s, v->payload, v->payload_len, MSG_FASTOPEN, &to.sa, len) < 0 ? errno : 0;
+	default:
+		return sendto(s, v->payload, v->payload_len, 0, &to.sa, len) < 0 ? errno : 0;
+	}
+}
+
+static int listen_for(const struct vector *v)
+{
+	struct ip_mreqn mc4 = {.imr_ifindex = 1};
+	struct ipv6_mreq mc6 = {.ipv6mr_interface = 1};
+	int s, one = 1;
+	union addr any;
+	socklen_t len;
+
+	if (v->l_family < 0)
+		return -1;
+	s = socket(v->l_family, v->l_type | SOCK_CLOEXEC | SOCK_NONBLOCK, v->l_protocol);
+	if (s < 0)
+		return -2;
+	setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	if (v->l_family == AF_INET6)
+		setsockopt(s, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
+	len = addr_of(&any, v->l_family, v->l_family == AF_INET ? "0.0.0.0" : "::", v->l_type == SOCK_RAW ? 0 : v->wire_port);
+	assert_int_equal(bind(s, &any.sa, len), 0);
+	if (v->l_type == SOCK_STREAM)
+		assert_int_equal(listen(s, 8), 0);
+	if (v->how == MULTI && v->l_family == AF_INET) {
+		inet_pton(AF_INET, v->to, &mc4.imr_multiaddr);
+		assert_int_equal(setsockopt(s, IPPROTO_IP, IP_ADD_MEMBERSHIP, &mc4, sizeof mc4), 0);
+	} else if (v->how == MULTI) {
+		inet_pton(AF_INET6, v->to, &mc6.ipv6mr_multiaddr);
+		assert_int_equal(setsockopt(s, IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP, &mc6, sizeof mc6), 0);
+	}
+	return s;
+}
+
+static int heard(int s, int ms)
+{
+	struct pollfd p = {.fd = s, .events = POLLIN};
+
+	return poll(&p, 1, ms) == 1;
+}
+
+static void check_event(const struct vector *v, uint8_t verdict, const struct weir_event *ev)
+{
+	uint8_t daddr[16];
+
+	daddr_of(daddr, v->wire_family == 4 && strchr(v->to, ':') ? strrchr(v->to, ':') + 1 : v->to);
+	assert_int_equal(ev->key.cgroup, t.id[BOX_A]);
+	assert_int_equal(ev->key.hook, v->hook);
+	assert_int_equal(ev->key.verdict, verdict);
+	assert_int_equal(ev->key.reason, WEIR_REASON_DEFAULT);
+	assert_int_equal(ev->key.family, v->wire_family);
+	assert_int_equal(ev->key.protocol, v->wire_protocol);
+	assert_int_equal(ntohs(ev->key.dport_be), v->wire_port);
+	assert_memory_equal(ev->key.daddr, daddr, 16);
+	assert_int_equal(ev->key.name_hash, 0);
+	assert_int_equal(ev->attribution, WEIR_ATTR_CURRENT);
+	assert_int_equal(ev->pid, told->pid);
+	assert_int_equal(ev->uid, 0);
+	assert_string_equal(ev->comm, COMM);
+	assert_int_equal(ev->dns_len, 0);
+	assert_true(ev->time_ns != 0 && ev->socket_cookie != 0);
+	if (v->hook == WEIR_HOOK_EGRESS)
+		assert_true(ev->len >= v->payload_len);
+	else
+		assert_int_equal(ev->len, 0);
+}
+
+/* An ICMPv6 ping socket drops the packet like any other and tells the sender nothing: the kernel ignores the result. */
+static int is_untold(const struct vector *v)
+{
+	return v->type == SOCK_DGRAM && v->protocol == IPPROTO_ICMPV6;
+}
+
+static void try_vector(const struct vector *v, uint32_t policy)
+{
+	uint8_t verdict = policy == ALLOWING ? WEIR_ALLOW : WEIR_DENY;
+	uint64_t want = policy == ALLOWING ? (uint64_t)v->allowed_attempts : 1;
+	int l = listen_for(v), rc;
+	struct weir_sandbox sb;
+	struct weir_flow f;
+	pid_t pid;
+
+	if (l == -2) {
+		print_message("  %s: not on this kernel\n", v->what);
+		return;
+	}
+	govern(BOX_A, policy, 0);
+	pid = spawn(BOX_A, 0);
+	if (pid == 0)
+		_exit(attempt(v));
+	rc = reap(pid);
+	if (rc != (verdict == WEIR_DENY && !is_untold(v) ? EPERM : 0))
+		fail_msg("%s: %s", v->what, rc < 250 ? strerror(rc) : "the vector itself failed");
+	if (l >= 0 && heard(l, verdict == WEIR_DENY ? QUIET_MS : HEAR_MS) != (verdict == WEIR_ALLOW))
+		fail_msg("%s: %s", v->what, verdict == WEIR_DENY ? "the listener heard it" : "the listener heard nothing");
+	if (l >= 0)
+		close(l);
+	sb = counters(BOX_A);
+	if (sb.attempts != want || sb.denied != (verdict == WEIR_DENY ? want : 0) || sb.allowed != want - sb.denied ||
+	    sb.unlisted || sb.flows != 1 || sb.probes)
+		fail_msg("%s: attempts %llu denied %llu allowed %llu flows %llu unlisted %llu", v->what, sb.attempts, sb.denied,
+			 sb.allowed, sb.flows, sb.unlisted);
+	if (verdict == WEIR_DENY ? sb.packets || sb.bytes : sb.packets < want || sb.bytes < sb.packets * 20)
+		fail_msg("%s: %llu packets, %llu bytes passed", v->what, sb.packets, sb.bytes);
+	if (drain() != 1)
+		fail_msg("%s: %d events", v->what, seen.n);
+	check_event(v, verdict, &seen.ev[0]);
+	assert_int_equal(guard_get_flow(t.guard, &seen.ev[0].key, &f), 0);
+	assert_int_equal(f.count, want);
+	assert_true(f.last_ns >= f.first_ns && f.first_ns == seen.ev[0].time_ns);
+}
+
+static void test_vectors(void **state)
+{
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < VECTORS; i++) {
+		try_vector(&vectors[i], DENYING);
+		try_vector(&vectors[i], ALLOWING);
+	}
+}
+
+/* ---- one-packet helpers for the other tests ---- */
+
+static int udp_to(const char *to, uint16_t port, const void *data, size_t len)
+{
+	int family = strchr(to, ':') ? AF_INET6 : AF_INET, rc;
+	int s = socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	union addr a;
+	socklen_t alen = addr_of(&a, family, to, port);
+
+	rc = sendto(s, data, len, 0, &a.sa, alen) < 0 ? errno : 0;
+	close(s);
+	return rc;
+}
+
+static int tcp_to(const char *to, uint16_t port)
+{
+	int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), rc;
+	union addr a;
+	socklen_t alen = addr_of(&a, AF_INET, to, port);
+
+	rc = connect(s, &a.sa, alen) < 0 ? errno : 0;
+	close(s);
+	return rc;
+}
+
+static int udp_from(enum box box, const char *to, uint16_t port)
+{
+	pid_t pid = spawn(box, 0);
+
+	if (pid == 0)
+		_exit(udp_to(to, port, "weir", 4));
+	return reap(pid);
+}
+
+static int tcp_from(enum box box, const char *to, uint16_t port)
+{
+	pid_t pid = spawn(box, 0);
+
+	if (pid == 0)
+		_exit(tcp_to(to, port));
+	return reap(pid);
+}
+
+static int udp_listener(uint16_t port)
+{
+	int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	union addr any;
+
+	assert_int_equal(bind(s, &any.sa, addr_of(&any, AF_INET, "0.0.0.0", port)), 0);
+	return s;
+}
+
+/* ---- reasons ---- */
+
+static void expect_one(enum box box, uint8_t hook, uint8_t verdict, uint8_t reason)
+{
+	int n = drain();
+
+	if (n != 1)
+		fail_msg("%d events", n);
+	assert_int_equal(seen.ev[0].key.cgroup, t.id[box]);
+	assert_int_equal(seen.ev[0].key.hook, hook);
+	assert_int_equal(seen.ev[0].key.verdict, verdict);
+	assert_int_equal(seen.ev[0].key.reason, reason);
+}
+
+static void test_no_entry(void **state)
+{
+	uint64_t stats[WEIR_STAT_COUNT], before[WEIR_STAT_COUNT];
+	struct err e = {0};
+
+	(void)state;
+	must(guard_stats(t.guard, before, &e), &e);
+	assert_int_equal(udp_from(BOX_NONE, "192.0.2.1", 9), EPERM);
+	expect_one(BOX_NONE, WEIR_HOOK_EGRESS, WEIR_DENY, WEIR_REASON_NO_ENTRY);
+	assert_int_equal(tcp_from(BOX_NONE, "192.0.2.1", 9), EPERM);
+	expect_one(BOX_NONE, WEIR_HOOK_CONNECT4, WEIR_DENY, WEIR_REASON_NO_ENTRY);
+	/* Our own root is no sandbox either. */
+	assert_int_equal(udp_from(BOX_ROOT, "192.0.2.1", 9), EPERM);
+	expect_one(BOX_ROOT, WEIR_HOOK_EGRESS, WEIR_DENY, WEIR_REASON_NO_ENTRY);
+	assert_int_equal(tcp_from(BOX_ROOT, "192.0.2.1", 9), EPERM);
+	expect_one(BOX_ROOT, WEIR_HOOK_CONNECT4, WEIR_DENY, WEIR_REASON_NO_ENTRY);
+	must(guard_stats(t.guard, stats, &e), &e);
+	assert_int_equal(stats[WEIR_STAT_NO_ENTRY] - before[WEIR_STAT_NO_ENTRY], 4);
+	/* An entry that goes away denies. */
+	govern(BOX_A, ALLOWING, 0);
+	assert_int_equal(udp_from(BOX_A, "192.0.2.1", 9), 0);
+	must(guard_del_sandbox(t.guard, t.id[BOX_A], &e), &e);
+	assert_int_equal(udp_from(BOX_A, "192.0.2.1", 9), EPERM);
+}
+
+/* What lies deeper belongs to the sandbox above it. */
+static void test_nested(void **state)
+{
+	(void)state;
+	govern(BOX_A, DENYING, 0);
+	assert_int_equal(udp_from(BOX_DEEP, "192.0.2.1", 9), EPERM);
+	expect_one(BOX_A, WEIR_HOOK_EGRESS, WEIR_DENY, WEIR_REASON_DEFAULT);
+	assert_int_equal(tcp_from(BOX_DEEP, "192.0.2.1", 9), EPERM);
+	expect_one(BOX_A, WEIR_HOOK_CONNECT4, WEIR_DENY, WEIR_REASON_DEFAULT);
+}
+
+static void test_no_policy(void **state)
+{
+	(void)state;
+	govern(BOX_A, EMPTY_SLOT, 0);
+	assert_int_equal(udp_from(BOX_A, "192.0.2.1", 9), EPERM);
+	expect_one(BOX_A, WEIR_HOOK_EGRESS, WEIR_DENY, WEIR_REASON_NO_POLICY);
+	assert_int_equal(tcp_from(BOX_A, "192.0.2.1", 9), EPERM);
+	expect_one(BOX_A, WEIR_HOOK_CONNECT4, WEIR_DENY, WEIR_REASON_NO_POLICY);
+}
+
+static const struct junk {
+	const char *what;
+	int family;
+	const char *to;
+	const char *bytes;
+	size_t len;
+} junk[] = {
+#define J(s) s, sizeof s - 1
+    {"udp header cut off", AF_INET, "192.0.2.1", J("\x45\0\0\x16\0\1\0\0\x40\x11\0\0\xc0\0\2\2\xc0\0\2\1\0\7")},
+    {"version 6 in an IPv4 packet", AF_INET, "192.0.2.1",
+     J("\x65\0\0\x20\0\1\0\0\x40\x11\0\0\xc0\0\2\2\xc0\0\2\1\0\7\0\11\0\14\0\0weir\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0")},
+    {"header of 16 bytes", AF_INET, "192.0.2.1",
+     J("\x44\0\0\x20\0\1\0\0\x40\x11\0\0\xc0\0\2\2\xc0\0\2\1\0\7\0\11\0\14\0\0weir")},
+    {"nine extension headers", AF_INET6, "2001:db8::9",
+     J("\x60\0\0\0\0\x54\x3c\x40\x20\1\15\xb8\0\0\0\0\0\0\0\0\0\0\0\1\x20\1\15\xb8\0\0\0\0\0\0\0\0\0\0\0\11"
+       "\x3c\0\1\4\0\0\0\0\x3c\0\1\4\0\0\0\0\x3c\0\1\4\0\0\0\0\x3c\0\1\4\0\0\0\0\x3c\0\1\4\0\0\0\0\x3c\0\1\4\0\0\0\0"
+       "\x3c\0\1\4\0\0\0\0\x3c\0\1\4\0\0\0\0\x11\0\1\4\0\0\0\0\0\7\0\11\0\14\0\0weir")},
+    {"extension header beyond the packet", AF_INET6, "2001:db8::9",
+     J("\x60\0\0\0\0\x8\x3c\x40\x20\1\15\xb8\0\0\0\0\0\0\0\0\0\0\0\1\x20\1\15\xb8\0\0\0\0\0\0\0\0\0\0\0\11"
+       "\x11\xff\1\4\0\0\0\0")},
+#undef J
+};
+
+static int send_junk(const struct junk *j)
+{
+	int s = socket(j->family, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_RAW);
+	union addr a;
+	socklen_t len = addr_of(&a, j->family, j->to, 0);
+
+	return sendto(s, j->bytes, j->len, 0, &a.sa, len) < 0 ? errno : 0;
+}
+
+/* Also under a policy that allows everything: what cannot be read does not leave. */
+static void test_malformed(void **state)
+{
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof junk / sizeof *junk; i++) {
+		pid_t pid;
+		int rc;
+
+		govern(BOX_A, ALLOWING, 0);
+		pid = spawn(BOX_A, 0);
+		if (pid == 0)
+			_exit(send_junk(&junk[i]));
+		rc = reap(pid);
+		if (rc == EINVAL) {
+			print_message("  %s: refused by this kernel before us\n", junk[i].what);
+			continue;
+		}
+		if (rc != EPERM)
+			fail_msg("%s: %s", junk[i].what, strerror(rc));
+		expect_one(BOX_A, WEIR_HOOK_EGRESS, WEIR_DENY, WEIR_REASON_MALFORMED);
+		assert_int_equal(seen.ev[0].key.family, 0);
+		assert_int_equal(counters(BOX_A).denied, 1);
+		assert_int_equal(counters(BOX_A).packets, 0);
+	}
+}
+
+/* ---- a socket made in one cgroup, used in another ---- */
+
+static int carry(enum box from, enum box to, int type)
+{
+	pid_t pid = spawn(from, 0);
+
+	if (pid == 0) {
+		int s = socket(AF_INET, type, 0);
+		union addr a;
+		socklen_t len = addr_of(&a, AF_INET, "192.0.2.1", 9);
+
+		move_to(to);
+		_exit((type == SOCK_STREAM ? connect(s, &a.sa, len) : sendto(s, "x", 1, 0, &a.sa, len)) < 0 ? errno : 0);
+	}
+	return reap(pid);
+}
+
+static void test_imported_socket(void **state)
+{
+	static const struct {
+		int type;
+		uint8_t hook;
+	} kinds[] = {{SOCK_DGRAM, WEIR_HOOK_EGRESS}, {SOCK_STREAM, WEIR_HOOK_CONNECT4}};
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < 2; i++) {
+		int type = kinds[i].type;
+
+		govern(BOX_A, ALLOWING, 0);
+		govern(BOX_B, DENYING, 0);
+		/* The task is denied, its socket was made where it may send. */
+		assert_int_equal(carry(BOX_A, BOX_B, type), EPERM);
+		expect_one(BOX_B, kinds[i].hook, WEIR_DENY, WEIR_REASON_DEFAULT);
+		assert_int_equal(counters(BOX_B).denied, 1);
+		assert_int_equal(counters(BOX_A).attempts, 0);
+		/* The other way round. */
+		assert_int_equal(carry(BOX_B, BOX_A, type), EPERM);
+		expect_one(BOX_A, kinds[i].hook, WEIR_DENY, WEIR_REASON_SOCKET);
+		assert_int_equal(counters(BOX_A).denied, 1);
+		/* A task in a cgroup without an entry. */
+		assert_int_equal(carry(BOX_A, BOX_NONE, type), EPERM);
+		expect_one(BOX_NONE, kinds[i].hook, WEIR_DENY, WEIR_REASON_NO_ENTRY);
+		guard_sweep_flows(t.guard, t.id[BOX_NONE]);
+		/* Both may. */
+		govern(BOX_B, ALLOWING, 0);
+		assert_int_equal(carry(BOX_A, BOX_B, type), type == SOCK_STREAM ? ECONNREFUSED : 0);
+		expect_one(BOX_B, kinds[i].hook, WEIR_ALLOW, WEIR_REASON_DEFAULT);
+	}
+}
+
+/* ---- attribution ---- */
+
+static void test_pid_namespace(void **state)
+{
+	struct weir_event *ev = seen.ev;
+	pid_t pid;
+	int i;
+
+	(void)state;
+	govern(BOX_A, DENYING, 0);
+	pid = spawn(BOX_A, CLONE_NEWPID);
+	if (pid == 0) {
+		if (setresuid(4242, 4242, 4242) < 0)
+			_exit(252);
+		prctl(PR_SET_NAME, "fifteen-chars-x-cut");
+		if (tcp_to("192.0.2.1", 1) != EPERM)
+			_exit(1);
+		_exit(udp_to("192.0.2.1", 2, "x", 1));
+	}
+	assert_int_equal(reap(pid), EPERM);
+	assert_int_equal(drain(), 2);
+	for (i = 0; i < 2; i++) {
+		assert_int_equal(ev[i].pid, 1);
+		assert_int_equal(ev[i].host_pid, pid);
+		assert_int_equal(ev[i].uid, 4242);
+		assert_string_equal(ev[i].comm, "fifteen-chars-x");
+	}
+}
+
+static void *thread_sends(void *arg)
+{
+	*(int *)arg = udp_to("192.0.2.1", 3, "x", 1);
+	return NULL;
+}
+
+/* A thread is reported as its process. */
+static void test_thread(void **state)
+{
+	pid_t pid;
+
+	(void)state;
+	govern(BOX_A, DENYING, 0);
+	pid = spawn(BOX_A, 0);
+	if (pid == 0) {
+		pthread_t th;
+		int rc = 1;
+
+		pthread_create(&th, NULL, thread_sends, &rc);
+		pthread_join(th, NULL);
+		_exit(rc);
+	}
+	assert_int_equal(reap(pid), EPERM);
+	expect_one(BOX_A, WEIR_HOOK_EGRESS, WEIR_DENY, WEIR_REASON_DEFAULT);
+	assert_int_equal(seen.ev[0].pid, pid);
+	assert_int_equal(seen.ev[0].host_pid, pid);
+}
+
+/* ---- the set-up probe ---- */
+
+static void test_probe_flag(void **state)
+{
+	struct weir_sandbox sb;
+
+	(void)state;
+	govern(BOX_A, DENYING, WEIR_SB_PROBE);
+	assert_int_equal(udp_from(BOX_A, "192.0.2.1", 9), EPERM);
+	assert_int_equal(tcp_from(BOX_A, "192.0.2.1", 9), EPERM);
+	sb = counters(BOX_A);
+	assert_int_equal(sb.probes, 2);
+	assert_int_equal(sb.probes_denied, 2);
+	assert_int_equal(sb.attempts + sb.denied + sb.allowed + sb.flows + sb.unlisted + sb.packets, 0);
+	assert_int_equal(drain(), 0);
+	govern(BOX_A, ALLOWING, WEIR_SB_PROBE);
+	assert_int_equal(udp_from(BOX_A, "192.0.2.1", 9), 0);
+	sb = counters(BOX_A);
+	assert_int_equal(sb.probes, 1);
+	assert_int_equal(sb.probes_denied + sb.attempts + sb.allowed + sb.packets, 0);
+	assert_int_equal(drain(), 0);
+}
+
+/* ---- DNS ---- */
+
+#define HEAD "\x12\x34\1\0\0\1\0\0\0\0\0\0"
+#define TAIL "\0\1\0\1"
+#define L63 "\77aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffff012"
+
+static const struct query {
+	const char *what;
+	const char *to;
+	uint16_t port;
+	const char *bytes;
+	size_t len;
+	const char *name;
+	size_t name_len;
+	int qtype;
+} queries[] = {
+#define B(s) s, sizeof s - 1
+    {"plain", "192.0.2.53", 53, B(HEAD "\6secret\7example\0" TAIL), B("\6secret\7example\0"), 1},
+    {"upper case", "192.0.2.53", 53, B(HEAD "\6SeCrEt\7example\0\0\x1c\0\1"), B("\6SeCrEt\7example\0"), 28},
+    {"EDNS", "192.0.2.53", 53, B("\x12\x34\1\0\0\1\0\0\0\0\0\1\3abc\0" TAIL "\0\0\x29\4\xd0\0\0\0\0\0\0"), B("\3abc\0"), 1},
+    {"IPv6", "2001:db8::53", 53, B(HEAD "\3six\0\0\xff\0\1"), B("\3six\0"), 255},
+    {"multicast DNS port", "192.0.2.53", 5353, B(HEAD "\4mdns\5local\0" TAIL), B("\4mdns\5local\0"), 1},
+    {"LLMNR port", "192.0.2.53", 5355, B(HEAD "\5llmnr\0" TAIL), B("\5llmnr\0"), 1},
+    {"control characters", "192.0.2.53", 53, B(HEAD "\5\0\x1b\n\xff.\0" TAIL), B("\5\0\x1b\n\xff.\0"), 1},
+    {"255 bytes", "192.0.2.53", 53,
+     B(HEAD L63 L63 L63 "\75aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffff0\0" TAIL),
+     B(L63 L63 L63 "\75aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffff0\0"), 1},
+    {"longer than a name can be", "192.0.2.53", 53, B(HEAD L63 L63 L63 L63 "\1x\0" TAIL),
+     B(L63 L63 L63 "\77aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffff01"), 0},
+    {"compressed later", "192.0.2.53", 53, B(HEAD "\3www\xc0\x0c" TAIL), B("\3www"), 1},
+    {"compressed at once", "192.0.2.53", 53, B(HEAD "\xc0\x0c" TAIL), B(""), 0},
+    {"reserved label type", "192.0.2.53", 53, B(HEAD "\2ab\x80zz\0" TAIL), B("\2ab"), 0},
+    {"cut off in a label", "192.0.2.53", 53, B(HEAD "\2ab\7cde"), B("\2ab\7cde"), 0},
+    {"cut off before the type", "192.0.2.53", 53, B(HEAD "\2zz\0"), B("\2zz\0"), 0},
+    {"root", "192.0.2.53", 53, B(HEAD "\0\0\2\0\1"), B("\0"), 2},
+    {"no question", "192.0.2.53", 53, B("\x12\x34\1\0\0\0\0\0\0\0\0\0\3abc\0" TAIL), B(""), 0},
+    {"no header", "192.0.2.53", 53, B("abc"), B(""), 0},
+    {"empty", "192.0.2.53", 53, B(""), B(""), 0},
+    {"another port", "192.0.2.53", 54, B(HEAD "\6secret\7example\0" TAIL), B(""), 0},
+#undef B
+};
+
+static void try_query(const struct query *q, uint32_t policy)
+{
+	int deny = policy == DENYING, i, rc;
+	const struct weir_event *ev = seen.ev;
+	struct weir_flow f;
+	pid_t pid;
+
+	govern(BOX_A, policy, 0);
+	pid = spawn(BOX_A, 0);
+	if (pid == 0) {
+		rc = udp_to(q->to, q->port, q->bytes, q->len);
+		_exit(rc == udp_to(q->to, q->port, q->bytes, q->len) ? rc : 251);
+	}
+	rc = reap(pid);
+	if (rc != (deny ? EPERM : 0))
+		fail_msg("%s: %s", q->what, strerror(rc));
+	if (drain() != 1)
+		fail_msg("%s: %d events", q->what, seen.n);
+	if (ev->dns_len != q->name_len || memcmp(ev->dns, q->name, q->name_len) || ev->dns_qtype != q->qtype)
+		fail_msg("%s: %u bytes, type %u", q->what, ev->dns_len, ev->dns_qtype);
+	for (i = (int)q->name_len; i < (int)sizeof ev->dns; i++)
+		assert_int_equal(ev->dns[i], 0);
+	assert_int_equal(ev->key.name_hash != 0, q->name_len != 0);
+	assert_int_equal(ev->key.verdict, deny ? WEIR_DENY : WEIR_ALLOW);
+	assert_int_equal(ev->len, q->len + 8 + (ev->key.family == 6 ? 40 : 20));
+	assert_int_equal(guard_get_flow(t.guard, &ev->key, &f), 0);
+	assert_int_equal(f.count, 2);
+	assert_int_equal(f.bytes, 2 * ev->len);
+}
+
+static void test_dns(void **state)
+{
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof queries / sizeof *queries; i++) {
+		try_query(&queries[i], DENYING);
+		try_query(&queries[i], ALLOWING);
+	}
+}
+
+/* Different names to one resolver are different flows, the same name again is not. */
+static void test_dns_flows(void **state)
+{
+	pid_t pid;
+
+	(void)state;
+	govern(BOX_A, DENYING, 0);
+	pid = spawn(BOX_A, 0);
+	if (pid == 0) {
+		char q[] = HEAD "\2xx\7example\0" TAIL;
+		int i;
+
+		for (i = 0; i < 600; i++) {
+			q[13] = (char)('a' + i % 20);
+			q[14] = (char)('a' + i / 20 % 10);
+			if (udp_to("192.0.2.53", 53, q, sizeof q - 1) != EPERM)
+				_exit(1);
+		}
+		_exit(0);
+	}
+	assert_int_equal(reap(pid), 0);
+	assert_int_equal(drain(), 200);
+	assert_int_equal(counters(BOX_A).attempts, 600);
+	assert_int_equal(counters(BOX_A).flows, 200);
+}
+
+/* ---- floods ---- */
+
+#define FLOOD_EACH 100000
+#define FLOOD_PORTS 2000
+
+static void *flood_thread(void *arg)
+{
+	int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	union addr a;
+	socklen_t len = addr_of(&a, AF_INET, "192.0.2.1", 0);
+	int i;
+
+	(void)arg;
+	for (i = 0; i < FLOOD_EACH; i++) {
+		a.in.sin_port = htons((uint16_t)(1000 + i % FLOOD_PORTS));
+		if (sendto(s, "x", 1, 0, &a.sa, len) >= 0 || errno != EPERM)
+			__atomic_fetch_add(&told->count, 1, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+static pid_t start_flood(void)
+{
+	pid_t pid;
+
+	told->count = 0;
+	pid = spawn(BOX_A, 0);
+	if (pid == 0) {
+		pthread_t th[2];
+
+		pthread_create(&th[0], NULL, flood_thread, NULL);
+		pthread_create(&th[1], NULL, flood_thread, NULL);
+		pthread_join(th[0], NULL);
+		pthread_join(th[1], NULL);
+		_exit(0);
+	}
+	return pid;
+}
+
+static int spray(enum box box, uint16_t first, int ports)
+{
+	pid_t pid = spawn(box, 0);
+
+	if (pid == 0) {
+		int i;
+
+		for (i = 0; i < ports; i++)
+			if (udp_to("192.0.2.1", (uint16_t)(first + i), "x", 1) != EPERM)
+				_exit(1);
+		_exit(0);
+	}
+	return reap(pid);
+}
+
+/* Fills the ring without draining it: one sandbox may not, so its entry is renewed again and again. */
+static void fill_ring(void)
+{
+	uint64_t stats[WEIR_STAT_COUNT];
+	struct err e = {0};
+	int i;
+
+	for (i = 0; i < 20; i++) {
+		guard_sweep_flows(t.guard, t.id[BOX_A]);
+		must(guard_set_sandbox(t.guard, t.id[BOX_A], DENYING, 0, &e), &e);
+		assert_int_equal(spray(BOX_A, 1000, WEIR_FLOWS_PER_SANDBOX), 0);
+		must(guard_stats(t.guard, stats, &e), &e);
+		if (stats[WEIR_STAT_RING_FULL])
+			return;
+	}
+	fail_msg("the ring never filled");
+}
+
+static void test_flood_ring_full(void **state)
+{
+	uint64_t before[WEIR_STAT_COUNT], after[WEIR_STAT_COUNT];
+	struct weir_sandbox sb;
+	struct err e = {0};
+
+	(void)state;
+	fill_ring();
+	guard_sweep_flows(t.guard, t.id[BOX_A]);
+	must(guard_set_sandbox(t.guard, t.id[BOX_A], DENYING, 0, &e), &e);
+	must(guard_stats(t.guard, before, &e), &e);
+	assert_int_equal(reap(start_flood()), 0);
+	must(guard_stats(t.guard, after, &e), &e);
+	sb = counters(BOX_A);
+	assert_int_equal(told->count, 0);
+	assert_int_equal(sb.attempts, 2 * FLOOD_EACH);
+	assert_int_equal(sb.denied, 2 * FLOOD_EACH);
+	assert_int_equal(sb.unlisted, 2 * FLOOD_EACH);
+	assert_int_equal(sb.flows, 0);
+	assert_int_equal(after[WEIR_STAT_RING_FULL] - before[WEIR_STAT_RING_FULL] + after[WEIR_STAT_FLOW_FULL] -
+			     before[WEIR_STAT_FLOW_FULL],
+			 2 * FLOOD_EACH);
+	/* What could not be told is told at the next attempt. */
+	drain();
+	assert_int_equal(udp_from(BOX_A, "192.0.2.1", 1000), EPERM);
+	expect_one(BOX_A, WEIR_HOOK_EGRESS, WEIR_DENY, WEIR_REASON_DEFAULT);
+	assert_int_equal(counters(BOX_A).flows, 1);
+}
+
+/* More flows than are listed, from two CPUs, while events are being read: each attempt is in a flow or unlisted. */
+static void test_flood_flow_limit(void **state)
+{
+	struct weir_sandbox sb;
+	uint64_t listed = 0;
+	int status, i;
+	pid_t pid;
+
+	(void)state;
+	govern(BOX_A, DENYING, 0);
+	pid = start_flood();
+	seen.n = 0;
+	while (waitpid(pid, &status, WNOHANG) == 0) {
+		assert_true(guard_drain(t.guard, 7, see, &seen) <= 7);
+		usleep(100);
+	}
+	assert_int_equal(status, 0);
+	while (guard_drain(t.guard, 100, see, &seen) > 0)
+		;
+	sb = counters(BOX_A);
+	assert_int_equal(sb.attempts, 2 * FLOOD_EACH);
+	assert_int_equal(sb.denied, 2 * FLOOD_EACH);
+	assert_int_equal(sb.flows, WEIR_FLOWS_PER_SANDBOX);
+	assert_int_equal(seen.n, WEIR_FLOWS_PER_SANDBOX);
+	for (i = 0; i < seen.n; i++) {
+		struct weir_flow f;
+
+		assert_int_equal(guard_get_flow(t.guard, &seen.ev[i].key, &f), 0);
+		listed += f.count;
+	}
+	assert_int_equal(listed + sb.unlisted, sb.attempts);
+	assert_int_equal(guard_sweep_flows(t.guard, t.id[BOX_A]), WEIR_FLOWS_PER_SANDBOX);
+	assert_int_equal(guard_get_flow(t.guard, &seen.ev[0].key, &(struct weir_flow){0}), -ENOENT);
+}
+
+/* Cgroups nobody entered share one allowance, which sweeping gives back; others' flows are not touched by it. */
+static void test_strangers_are_bounded(void **state)
+{
+	(void)state;
+	drain();
+	assert_int_equal(spray(BOX_NONE, 1000, WEIR_FLOWS_PER_SANDBOX + 100), 0);
+	assert_int_equal(drain(), WEIR_FLOWS_PER_SANDBOX);
+	govern(BOX_A, DENYING, 0);
+	assert_int_equal(udp_from(BOX_A, "192.0.2.1", 9), EPERM);
+	assert_int_equal(drain(), 1);
+	assert_int_equal(guard_sweep_flows(t.guard, t.id[BOX_NONE]), WEIR_FLOWS_PER_SANDBOX);
+	assert_int_equal(spray(BOX_NONE, 1000, 10), 0);
+	assert_int_equal(drain(), 10);
+}
+
+/* ---- an established stream when the policy changes ---- */
+
+/* In the child: a line for each number the parent asks for. */
+static void stream_child(void)
+{
+	int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), sent = 0;
+	union addr a;
+	socklen_t len = addr_of(&a, AF_INET, "192.0.2.1", 7777);
+
+	if (connect(s, &a.sa, len) < 0)
+		_exit(errno);
+	for (;;) {
+		int go = __atomic_load_n(&told->go, __ATOMIC_ACQUIRE);
+
+		if (go < 0)
+			_exit(0);
+		if (go > sent) {
+			if (send(s, "weir", 4, 0) != 4)
+				_exit(errno);
+			sent++;
+		}
+		usleep(1000);
+	}
+}
+
+static void set_default(uint32_t slot, uint8_t verdict)
+{
+	struct weir_policy p = {.present = 1, .default_verdict = verdict};
+	struct err e = {0};
+
+	must(guard_set_policy(t.guard, slot, &p, &e), &e);
+}
+
+static void ask_for_line(void)
+{
+	__atomic_fetch_add(&told->go, 1, __ATOMIC_RELEASE);
+}
+
+static void test_established_stream(void **state)
+{
+	int l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), s, on = 1;
+	struct weir_sandbox sb;
+	union addr any;
+	char line[4];
+	pid_t pid;
+
+	(void)state;
+	setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+	assert_int_equal(bind(l, &any.sa, addr_of(&any, AF_INET, "0.0.0.0", 7777)), 0);
+	assert_int_equal(listen(l, 1), 0);
+	govern(BOX_A, ALLOWING, 0);
+	pid = spawn(BOX_A, 0);
+	if (pid == 0)
+		stream_child();
+	assert_true(heard(l, HEAR_MS));
+	s = accept(l, NULL, NULL);
+	ask_for_line();
+	assert_true(heard(s, HEAR_MS));
+	assert_int_equal(recv(s, line, 4, 0), 4);
+	expect_one(BOX_A, WEIR_HOOK_CONNECT4, WEIR_ALLOW, WEIR_REASON_DEFAULT);
+	/* Further packets of an allowed stream are no attempts. */
+	sb = counters(BOX_A);
+	assert_int_equal(sb.attempts, 1);
+	assert_int_equal(sb.allowed, 1);
+	assert_true(sb.packets >= 3);
+
+	set_default(ALLOWING, WEIR_DENY);
+	ask_for_line();
+	assert_false(heard(s, 300));
+	sb = counters(BOX_A);
+	assert_true(sb.denied >= 1);
+	assert_int_equal(sb.attempts, sb.denied + 1);
+	expect_one(BOX_A, WEIR_HOOK_EGRESS, WEIR_DENY, WEIR_REASON_DEFAULT);
+	/* Whatever context it left in, it is known whose it was. */
+	assert_int_equal(seen.ev[0].key.protocol, IPPROTO_TCP);
+	assert_int_equal(ntohs(seen.ev[0].key.dport_be), 7777);
+	assert_int_equal(seen.ev[0].attribution, WEIR_ATTR_SOCKET);
+	assert_int_equal(seen.ev[0].pid, pid);
+	assert_string_equal(seen.ev[0].comm, COMM);
+
+	set_default(ALLOWING, WEIR_ALLOW);
+	assert_true(heard(s, 5000)); /* at the sender's next retransmission */
+	assert_int_equal(recv(s, line, 4, 0), 4);
+	__atomic_store_n(&told->go, -1, __ATOMIC_RELEASE);
+	assert_int_equal(reap(pid), 0);
+	close(s);
+	close(l);
+}
+
+/* An accepted connection: the sandbox did not ask for it, its packets are judged all the same. */
+static int serve_once(void)
+{
+	int l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), s;
+	union addr any;
+
+	if (bind(l, &any.sa, addr_of(&any, AF_INET, "0.0.0.0", 7778)) < 0 || listen(l, 1) < 0)
+		return errno;
+	__atomic_store_n(&told->go, 1, __ATOMIC_RELEASE);
+	s = accept(l, NULL, NULL);
+	return s < 0 || send(s, "weir", 4, 0) != 4 ? errno : 0;
+}
+
+static void test_accepted_stream(void **state)
+{
+	int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), i;
+	struct weir_sandbox sb;
+	union addr a;
+	socklen_t len = addr_of(&a, AF_INET, "192.0.2.1", 7778);
+	pid_t pid;
+
+	(void)state;
+	govern(BOX_A, DENYING, 0);
+	told->go = 0;
+	pid = spawn(BOX_A, 0);
+	if (pid == 0)
+		_exit(serve_once());
+	for (i = 0; i < 2000 && !__atomic_load_n(&told->go, __ATOMIC_ACQUIRE); i++)
+		usleep(1000);
+	connect(s, &a.sa, len);
+	assert_false(heard(s, 200));
+	assert_int_equal(counters(BOX_A).packets, 0);
+	set_default(DENYING, WEIR_ALLOW);
+	assert_true(heard(s, 5000));
+	assert_int_equal(reap(pid), 0);
+	sb = counters(BOX_A);
+	assert_int_equal(sb.allowed, 0);
+	assert_int_equal(sb.attempts, sb.denied);
+	assert_true(sb.packets > 0);
+	close(s);
+}
+
+/* ---- who holds the programs ---- */
+
+static void test_pins_hold(void **state)
+{
+	struct guard_opts again = {.pin_dir = t.pins, .cgroup_fd = t.fd[BOX_ROOT], .level = t.level};
+	struct guard *second = NULL;
+	struct err e = {0};
+	int l = udp_listener(9);
+
+	(void)state;
+	govern(BOX_A, DENYING, 0);
+	/* Another instance in the same place is refused and leaves this one alone. */
+	assert_true(guard_create(&second, &again, &e) < 0);
+	assert_null(second);
+	must(guard_verify(t.guard, t.fd[BOX_A], &e), &e);
+	/* Nobody has them open any more. */
+	t.guard = guard_free(t.guard);
+	assert_int_equal(udp_from(BOX_A, "192.0.2.1", 9), EPERM);
+	assert_int_equal(tcp_from(BOX_A, "192.0.2.1", 9), EPERM);
+	assert_int_equal(udp_from(BOX_NONE, "192.0.2.1", 9), EPERM);
+	assert_false(heard(l, QUIET_MS));
+	must(guard_adopt(&t.guard, t.pins, &e), &e);
+	must(guard_verify(t.guard, t.fd[BOX_A], &e), &e);
+	assert_int_equal(drain(), 3);
+	assert_int_equal(counters(BOX_A).denied, 2);
+	close(l);
+}
+
+/* With the programs gone, packets pass: the other tests can fail. */
+static void test_detached(void **state)
+{
+	struct err e = {0};
+	int l = udp_listener(9);
+
+	(void)state;
+	govern(BOX_A, DENYING, 0);
+	must(guard_verify(t.guard, t.fd[BOX_A], &e), &e);
+	must(guard_verify(t.guard, t.fd[BOX_DEEP], &e), &e);
+	must(guard_unpin(t.pins, &e), &e);
+	assert_int_equal(udp_from(BOX_A, "192.0.2.1", 9), EPERM); /* our fds hold them still */
+	t.guard = guard_free(t.guard);
+	usleep(50000);
+	assert_int_equal(udp_from(BOX_A, "192.0.2.1", 9), 0);
+	assert_true(heard(l, HEAR_MS));
+	assert_int_equal(guard_adopt(&t.guard, t.pins, &e), -ENOENT);
+	assert_null(t.guard);
+	must(guard_unpin(t.pins, &e), &e); /* nothing there is fine */
+	close(l);
+}
+
+static void test_verify_elsewhere(void **state)
+{
+	struct err e = {0};
+	char *slash, top[256];
+	int fd;
+
+	(void)state;
+	snprintf(top, sizeof top, "%s", t.path);
+	slash = strrchr(top, '/');
+	*slash = '\0';
+	fd = open(top, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_int_equal(guard_verify(t.guard, fd, &e), -ENOLINK);
+	assert_string_equal(e.where, "policy");
+	close(fd);
+}
+
+static void test_bad_options(void **state)
+{
+	struct guard_opts o = {.pin_dir = "/proc/weir-test", .cgroup_fd = t.fd[BOX_ROOT], .level = t.level};
+	int other = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct guard *g = NULL;
+	struct err e = {0};
+
+	(void)state;
+	assert_true(guard_create(&g, &o, &e) < 0);
+	o.pin_dir = "/tmp/weir-test-not-bpffs";
+	assert_int_equal(guard_create(&g, &o, &e), -EINVAL);
+	assert_int_equal(access(o.pin_dir, F_OK), -1);
+	o.pin_dir = "/sys/fs/bpf/weir-test-never";
+	o.cgroup_fd = other;
+	assert_true(guard_create(&g, &o, &e) < 0);
+	o.cgroup_fd = t.fd[BOX_ROOT];
+	o.level = 0;
+	assert_true(guard_create(&g, &o, &e) < 0);
+	assert_int_equal(access(o.pin_dir, F_OK), -1);
+	assert_null(g);
+	assert_int_equal(guard_set_sandbox(t.guard, 1, WEIR_POLICIES_MAX, 0, &e), -EINVAL);
+	close(other);
+}
+
+static void count_probe(void *ctx, const char *prog, int rc, const char *why)
+{
+	(void)why;
+	if (rc)
+		fail_msg("%s: %d", prog, rc);
+	++*(int *)ctx;
+}
+
+static void test_probe(void **state)
+{
+	struct err e = {0};
+	int n = 0;
+
+	(void)state;
+	must(guard_probe(count_probe, &n, &e), &e);
+	assert_int_equal(n, 5);
+}
+
+/* ---- */
+
+static void clean_up(void)
+{
+	static pid_t mine;
+
+	if (!mine) {
+		mine = getpid();
+		return;
+	}
+	if (getpid() != mine)
+		return;
+	guard_free(t.guard);
+	if (t.pins[0])
+		guard_unpin(t.pins, NULL);
+	if (t.path[0])
+		remove_boxes();
+}
+
+static int setup_all(void **state)
+{
+	(void)state;
+	clean_up(); /* notes whose it is */
+	atexit(clean_up);
+	snprintf(t.pins, sizeof t.pins, "/sys/fs/bpf/weir-test-%d", getpid());
+	told = mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (told == MAP_FAILED)
+		return -1;
+	make_netns();
+	make_boxes();
+	return 0;
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, setup_guard, teardown_guard)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    T(test_vectors),
+	    T(test_no_entry),
+	    T(test_nested),
+	    T(test_no_policy),
+	    T(test_malformed),
+	    T(test_imported_socket),
+	    T(test_pid_namespace),
+	    T(test_thread),
+	    T(test_probe_flag),
+	    T(test_dns),
+	    T(test_dns_flows),
+	    T(test_flood_ring_full),
+	    T(test_flood_flow_limit),
+	    T(test_strangers_are_bounded),
+	    T(test_established_stream),
+	    T(test_accepted_stream),
+	    T(test_pins_hold),
+	    T(test_detached),
+	    T(test_verify_elsewhere),
+	    T(test_bad_options),
+	    T(test_probe),
+	};
+
+	if (geteuid() != 0) {
+		fprintf(stderr, "test_guard: needs root\n");
+		return 1;
+	}
+	/* A hang is a failure; the boxes of a killed run are swept by hand, its pins hold nothing but themselves. */
+	alarm(120);
+	return cmocka_run_group_tests(tests, setup_all, NULL);
+}

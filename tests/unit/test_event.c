@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kernel events and supervisor notes as JSON: names, addresses, times, hostile bytes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <arpa/inet.h>
+#include <cmocka.h>
+
+#include "auditor/record.h"
+#include "core/event.h"
+#include "core/netaddr.h"
+
+/* ---- addresses and protocols ---- */
+
+static void test_addresses(void **state)
+{
+	static const struct {
+		uint8_t family;
+		const char *in, *out;
+	} rows[] = {
+	    {4, "::ffff:10.0.0.1", "10.0.0.1"},
+	    {6, "::ffff:10.0.0.1", "::ffff:10.0.0.1"},
+	    {4, "2001:db8::1.2.3.4", "1.2.3.4"},
+	    {6, "::", "::"},
+	    {6, "::1", "::1"},
+	    {6, "1::", "1::"},
+	    {6, "2001:db8:0:0:1:0:0:1", "2001:db8::1:0:0:1"},
+	    {6, "2001:db8:0:1:1:1:1:1", "2001:db8:0:1:1:1:1:1"},
+	    {6, "0:0:1:0:0:0:0:2", "0:0:1::2"},
+	    {6, "64:ff9b::a9fe:a9fe", "64:ff9b::a9fe:a9fe"},
+	    {0, "::1", ""},
+	    {7, "::1", ""},
+	};
+	char text[NETADDR_TEXT_MAX];
+	uint8_t addr[16];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		assert_int_equal(inet_pton(AF_INET6, rows[i].in, addr), 1);
+		netaddr_text(text, addr, rows[i].family);
+		assert_string_equal(text, rows[i].out);
+	}
+}
+
+/* Against the C library, over addresses with many zero groups; it prints ::a.b.c.d where RFC 5952 has plain groups. */
+static void test_addresses_random(void **state)
+{
+	(void)state;
+	srandom(2);
+	for (int i = 0; i < 200000; i++) {
+		char text[NETADDR_TEXT_MAX], want[INET6_ADDRSTRLEN];
+		uint8_t addr[16] = {0};
+
+		for (int g = 0; g < 8; g++)
+			if (random() % 3 == 0) {
+				addr[2 * g] = (uint8_t)(random() % 2 ? random() : 0);
+				addr[2 * g + 1] = (uint8_t)random();
+			}
+		netaddr_text(text, addr, 6);
+		inet_ntop(AF_INET6, addr, want, sizeof want);
+		if (strchr(want, '.') && strncmp(want, "::ffff:", 7) != 0)
+			continue;
+		assert_string_equal(text, want);
+	}
+}
+
+static void test_protocols(void **state)
+{
+	static const struct {
+		uint8_t number;
+		const char *name;
+	} rows[] = {{6, "tcp"},	   {17, "udp"},	 {1, "icmp"}, {58, "icmpv6"},	     {136, "udplite"},
+		    {132, "sctp"}, {33, "dccp"}, {2, "igmp"}, {255, "ip-proto-255"}, {0, "ip-proto-0"}};
+	char buf[NETPROTO_TEXT_MAX];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+		assert_string_equal(netproto_text(buf, rows[i].number), rows[i].name);
+}
+
+/* ---- times ---- */
+
+static void test_times(void **state)
+{
+	char text[EVENT_TIME_MAX], want[EVENT_TIME_MAX];
+
+	(void)state;
+	event_time_text(text, 1738324800000000001u);
+	assert_string_equal(text, "2025-01-31T12:00:00.000000001Z");
+	event_time_text(text, UINT64_MAX);
+	assert_string_equal(text, "2554-07-21T23:34:33.709551615Z");
+	srandom(3);
+	for (int i = 0; i < 100000; i++) {
+		time_t t = (time_t)(random() % 1000) * 16000000 + random() % 16000000;
+		struct tm tm;
+
+		event_time_text(text, (uint64_t)t * 1000000000u + 5);
+		gmtime_r(&t, &tm);
+		strftime(want, sizeof want, "%Y-%m-%dT%H:%M:%S.000000005Z", &tm);
+		assert_string_equal(text, want);
+	}
+}
+
+static void test_wall(void **state)
+{
+	struct event_clock now = {.wall_ns = 1000000, .boot_ns = 5000};
+
+	(void)state;
+	assert_int_equal(event_wall_ns(now, 4000), 999000);
+	assert_int_equal(event_wall_ns(now, 5000), 1000000);
+	assert_int_equal(event_wall_ns(now, 6000), 1000000); /* in the future: no better guess */
+	assert_int_equal(event_wall_ns(now, 0), 1000000);
+}
+
+/* ---- text ---- */
+
+static void test_safe_text(void **state)
+{
+	char buf[65], small[6];
+
+	(void)state;
+	event_safe_text(buf, sizeof buf, "py\n\33[2J\\\"\xff", 16);
+	assert_string_equal(buf, "py\\x0a\\x1b[2J\\x5c\"\\xff");
+	event_safe_text(buf, sizeof buf, "0123456789abcdefXXXX", 16); /* no terminator in a comm field */
+	assert_string_equal(buf, "0123456789abcdef");
+	event_safe_text(small, sizeof small, "ab\n\n", 4);
+	assert_string_equal(small, "ab");
+}
+
+/* ---- notes ---- */
+
+static struct note event_note(void)
+{
+	struct note n = {.type = NOTE_EVENT, .wall_ns = 1738324800000000000u, .boot_ns = 9000};
+	struct weir_event *v = &n.event;
+
+	strcpy(n.run_id, "sandbox-ab12c");
+	strcpy(n.sandbox_id, "sandbox-ab12c");
+	strcpy(n.project, "dev");
+	v->key =
+	    (struct weir_flow_key){.cgroup = 77, .name_hash = 0xabc, .family = 4, .protocol = 17, .hook = WEIR_HOOK_EGRESS};
+	memcpy(v->key.daddr, "\0\0\0\0\0\0\0\0\0\0\377\377\10\10\10\10", 16);
+	v->key.dport_be = htons(53);
+	v->time_ns = 8000;
+	v->pid = 2;
+	v->host_pid = 4242;
+	v->uid = 100000;
+	v->attribution = WEIR_ATTR_CURRENT;
+	memcpy(v->comm, "py\"thon\n", 9);
+	v->dns_qtype = 1;
+	v->dns_len = 13;
+	memcpy(v->dns, "\7example\3com", 13);
+	return n;
+}
+
+static json_t *line_of(const struct note *n, char *line, size_t size)
+{
+	json_t *body, *json;
+	size_t len;
+
+	assert_null(record_note_problem(n));
+	body = record_body(n);
+	assert_non_null(body);
+	len = record_line(line, size, 7, body);
+	json_decref(body);
+	assert_in_range(len, 2, RECORD_LINE_MAX);
+	assert_int_equal(line[len - 1], '\n');
+	line[len - 1] = 0;
+	assert_null(strchr(line, '\n'));
+	json = json_loads(line, 0, NULL);
+	assert_non_null(json);
+	return json;
+}
+
+static void test_event_record(void **state)
+{
+	struct note n = event_note();
+	char line[RECORD_LINE_MAX];
+	json_t *json = line_of(&n, line, sizeof line);
+
+	(void)state;
+	assert_string_equal(
+	    line, "{\"seq\":7,\"type\":\"egress\",\"run_id\":\"sandbox-ab12c\",\"time\":\"2025-01-31T11:59:59.999999000Z\","
+		  "\"boot_ns\":8000,"
+		  "\"sandbox_id\":\"sandbox-ab12c\",\"project\":\"dev\",\"hook\":\"egress\",\"verdict\":\"denied\",\"reason\":"
+		  "\"default\","
+		  "\"protocol\":\"udp\",\"address\":\"8.8.8.8\",\"port\":53,\"cgroup\":77,\"name_hash\":\"0000000000000abc\","
+		  "\"pid\":2,"
+		  "\"host_pid\":4242,\"uid\":100000,\"command\":\"py\\\"thon\\\\x0a\",\"attribution\":\"current\",\"len\":0,"
+		  "\"socket_cookie\":0,\"dns_name\":\"example.com\",\"dns_type\":\"A\"}");
+	json_decref(json);
+}
+
+static void test_icmp_and_unknown(void **state)
+{
+	struct note n = event_note();
+	char line[RECORD_LINE_MAX];
+	json_t *json;
+
+	(void)state;
+	n.event.key.protocol = 1;
+	n.event.key.dport_be = htons(8 << 8 | 3);
+	n.event.dns_len = 0;
+	n.event.attribution = WEIR_ATTR_UNKNOWN;
+	n.event.pid = n.event.host_pid = 0;
+	json = line_of(&n, line, sizeof line);
+	assert_true(json_is_null(json_object_get(json, "port")));
+	assert_int_equal(json_integer_value(json_object_get(json, "icmp_type")), 8);
+	assert_int_equal(json_integer_value(json_object_get(json, "icmp_code")), 3);
+	assert_true(json_is_null(json_object_get(json, "pid")));
+	assert_true(json_is_null(json_object_get(json, "uid")));
+	assert_null(json_object_get(json, "dns_name"));
+	json_decref(json);
+
+	n.event.key.family = 0;
+	n.event.key.protocol = 0;
+	n.event.key.reason = WEIR_REASON_MALFORMED;
+	json = line_of(&n, line, sizeof line);
+	assert_true(json_is_null(json_object_get(json, "address")));
+	assert_true(json_is_null(json_object_get(json, "protocol")));
+	json_decref(json);
+}
+
+/* The longest line there is stays well under what readers take. */
+static void test_longest_line(void **state)
+{
+	struct note n = event_note();
+	char line[RECORD_LINE_MAX];
+
+	(void)state;
+	memset(n.run_id, 'r', sizeof n.run_id - 1);
+	memset(n.sandbox_id, 's', sizeof n.sandbox_id - 1);
+	memset(n.project, 'p', sizeof n.project - 1);
+	memset(n.event.comm, 0xff, sizeof n.event.comm);
+	memset(n.event.dns, 0xff, sizeof n.event.dns);
+	for (size_t i = 0; i < 255; i += 64)
+		n.event.dns[i] = 63;
+	n.event.dns_len = 255;
+	n.event.key.cgroup = n.event.key.name_hash = n.event.socket_cookie = UINT64_MAX;
+	json_decref(line_of(&n, line, sizeof line));
+	assert_in_range(strlen(line), 1500, RECORD_LINE_MAX / 4);
+}
+
+static void test_end_and_gap(void **state)
+{
+	struct note n = {.type = NOTE_RUN_END};
+	char line[RECORD_LINE_MAX];
+	json_t *json;
+
+	(void)state;
+	strcpy(n.run_id, "r");
+	n.end = (struct tell_end){.end = RUN_END_SIGNAL, .signal = 11, .exit_code = 139, .attempts = UINT64_MAX, .ran = 1};
+	strcpy(n.end.cpu_source, "cgroup2 cpu.stat");
+	json = line_of(&n, line, sizeof line);
+	assert_string_equal(json_string_value(json_object_get(json, "signal")), "SIGSEGV");
+	assert_true(json_integer_value(json_object_get(json, "attempts")) == INT64_MAX);
+	json_decref(json);
+
+	n = (struct note){.type = NOTE_GAP, .gap = {.sandboxes = 3, .ring_lost = 9, .text = "swept\n"}};
+	json = line_of(&n, line, sizeof line);
+	assert_string_equal(json_string_value(json_object_get(json, "kind")), "sweep");
+	assert_string_equal(json_string_value(json_object_get(json, "text")), "swept\\x0a");
+	assert_string_equal(json_string_value(json_object_get(json, "run_id")), "");
+	json_decref(json);
+}
+
+#define REFUSED(change, field)                                                                                                 \
+	do {                                                                                                                   \
+		struct note n = event_note();                                                                                  \
+		change;                                                                                                        \
+		assert_non_null(record_note_problem(&n));                                                                      \
+		assert_string_equal(record_note_problem(&n), field);                                                           \
+	} while (0)
+
+static void test_refused(void **state)
+{
+	(void)state;
+	REFUSED(n.type = NOTE_NONE, "type");
+	REFUSED(n.type = 99, "type");
+	REFUSED(memset(n.run_id, 'a', sizeof n.run_id), "run_id");
+	REFUSED(strcpy(n.run_id, "a\"b"), "run_id");
+	REFUSED((n.type = NOTE_FLOW, n.run_id[0] = 0), "run_id");
+	REFUSED(strcpy(n.sandbox_id, "a/b"), "sandbox_id");
+	REFUSED(memset(n.project, 'a', sizeof n.project), "project");
+	REFUSED(n.event.key.hook = WEIR_HOOK_COUNT, "hook");
+	REFUSED(n.event.key.verdict = 2, "verdict");
+	REFUSED(n.event.key.reason = WEIR_REASON_COUNT, "reason");
+	REFUSED(n.event.key.family = 5, "family");
+	REFUSED(n.event.attribution = 3, "attribution");
+	REFUSED(n.event.dns_len = 256, "dns_len");
+	REFUSED((n.type = NOTE_RUN_END, n.end.end = RUN_END_COUNT), "end.end");
+	REFUSED((n.type = NOTE_RUN_END, n.end.end = 0, memset(n.end.detail, 'x', sizeof n.end.detail)), "end.detail");
+	REFUSED((n.type = NOTE_RUN_BEGIN, memset(n.begin.policy, 'x', sizeof n.begin.policy)), "begin.policy");
+	REFUSED((n.type = NOTE_GAP, memset(n.gap.text, 'x', sizeof n.gap.text)), "gap.text");
+}
+
+/* Random bytes of the right size, with a type that exists: refused, or a record that parses. */
+static void test_random_notes(void **state)
+{
+	unsigned good = 0;
+
+	(void)state;
+	srandom(4);
+	for (int i = 0; i < 100000; i++) {
+		struct note n;
+		char line[RECORD_LINE_MAX];
+
+		for (size_t j = 0; j < sizeof n; j += 4) {
+			uint32_t r = (uint32_t)random() ^ (uint32_t)random() << 16;
+
+			memcpy((char *)&n + j, &r, sizeof n - j < 4 ? sizeof n - j : 4);
+		}
+		n.type = (uint32_t)(i % (NOTE_FLUSH + 1));
+		if (i % 2) {
+			n = event_note();
+			((char *)&n)[random() % (long)sizeof n] = (char)random();
+		}
+		if (record_note_problem(&n) || n.type == NOTE_FLUSH)
+			continue;
+		json_decref(line_of(&n, line, sizeof line));
+		good++;
+	}
+	assert_in_range(good, 1000, 100000);
+}
+
+/* ---- reading lines back ---- */
+
+static void test_heads(void **state)
+{
+	static const struct {
+		const char *line;
+		bool ok;
+		unsigned seq;
+		enum record_type type;
+		const char *run_id;
+	} rows[] = {
+	    {"{\"seq\":7,\"type\":\"egress\",\"run_id\":\"r1\",\"x\":1}", true, 7, RECORD_EGRESS, "r1"},
+	    {"{\"seq\":8,\"type\":\"gap\",\"run_id\":\"\",\"x\":1}", true, 8, RECORD_GAP, ""},
+	    {"{\"seq\":9,\"type\":\"later\",\"run_id\":\"r1\"}", true, 9, RECORD_OTHER, "r1"},
+	    {"{\"run_id\":\"r2\", \"seq\": 10, \"type\":\"flow\"}", true, 10, RECORD_FLOW, "r2"},
+	    {"{\"seq\":7,\"type\":\"egress\",\"run_id\":\"r1\",\"x\":", false, 0, RECORD_OTHER, ""},
+	    {"{\"seq\":-7,\"type\":\"egress\",\"run_id\":\"r1\"}", false, 0, RECORD_OTHER, ""},
+	    {"{\"seq\":\"7\",\"type\":\"egress\"}", false, 0, RECORD_OTHER, ""},
+	    {"[]", false, 0, RECORD_OTHER, ""},
+	    {"", false, 0, RECORD_OTHER, ""},
+	    {"}", false, 0, RECORD_OTHER, ""},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		struct record_head head;
+
+		assert_int_equal(record_head_parse(&head, rows[i].line, strlen(rows[i].line)), rows[i].ok);
+		if (!rows[i].ok)
+			continue;
+		assert_int_equal(head.seq, rows[i].seq);
+		assert_int_equal(head.type, rows[i].type);
+		assert_string_equal(head.run_id, rows[i].run_id);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_addresses),	 cmocka_unit_test(test_addresses_random),
+	    cmocka_unit_test(test_protocols),	 cmocka_unit_test(test_times),
+	    cmocka_unit_test(test_wall),	 cmocka_unit_test(test_safe_text),
+	    cmocka_unit_test(test_event_record), cmocka_unit_test(test_icmp_and_unknown),
+	    cmocka_unit_test(test_longest_line), cmocka_unit_test(test_end_and_gap),
+	    cmocka_unit_test(test_refused),	 cmocka_unit_test(test_random_notes),
+	    cmocka_unit_test(test_heads),
+	};
+
+	return cmocka_run_group_tests_name("event", tests, NULL, NULL);
+}

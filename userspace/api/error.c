@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/utf8.h"
+
+/* The contract's error table. Messages in it are exact: clients and tests compare them. */
+static const struct error_row rows[ERROR_CASES] = {
+    [ERROR_NONE] = {200, "none", "no error", "", 0},
+    [ERROR_INVALID_REQUEST] = {400, "invalid_request", NULL, "the field that `at` names must be as described", 0},
+    [ERROR_FRAMING] = {400, "invalid_http", NULL, "send either a Content-Length or chunks, never both", 0},
+    [ERROR_UNSUPPORTED_LANGUAGE] = {400, "unsupported_language", NULL, "leave `language` out or set it to \"python\"", 0},
+    [ERROR_TIMEOUT_RANGE] = {400, "invalid_timeout", NULL, "send an integer number of seconds, or leave `timeout_s` out", 0},
+    [ERROR_UNSUPPORTED_FIELD] = {400, "unsupported_field", NULL, "leave the field out, or use a version of Weir that has it",
+				 0},
+    [ERROR_UNAUTHORIZED] = {401, "unauthorized", "missing or invalid project token", "redeploy the agent to get a current one",
+			    0},
+    [ERROR_FORBIDDEN] = {403, "forbidden", "missing or invalid project token", "this token's scope does not cover the route",
+			 0},
+    [ERROR_NOT_FOUND] = {404, "not_found", "not found", "check the path and the id", 0},
+    [ERROR_METHOD] = {405, "method_not_allowed", NULL, "the `Allow` header lists the methods of this path", 0},
+    [ERROR_SLOW_REQUEST] = {408, "request_timeout", "the request did not arrive in time",
+			    "send it again over a faster connection", 0},
+    [ERROR_TOO_LARGE] = {413, "too_large", NULL, "send less in one request", 0},
+    [ERROR_MEDIA_TYPE] = {415, "unsupported_media_type", NULL, "send Content-Type: application/json", 0},
+    [ERROR_QUOTA] = {429, "quota_exceeded", NULL, "wait for earlier runs to end, then try again", 2},
+    [ERROR_NO_SANDBOX] = {503, "no_sandbox", "no warm sandbox pod available, try again shortly",
+			  "nothing ran: it is safe to try again", 5},
+    [ERROR_NOT_READY] = {503, "not_ready", NULL, "nothing runs before the policy is verified in force and the pool is warm", 1},
+    [ERROR_OVERLOADED] = {503, "overloaded", NULL, "try again when fewer requests are being sent", 1},
+    [ERROR_STOPPING] = {503, "stopping", "the service is shutting down", "nothing ran: it is safe to try again", 5},
+    [ERROR_SANDBOX] = {500, "sandbox_failed", NULL, "`weir doctor` shows what this host can enforce", 0},
+    [ERROR_AUDITOR] = {500, "audit_unavailable", NULL, "the record is written by another process; look at the service's log",
+		       0},
+    [ERROR_INTERNAL] = {500, "internal", "out of memory or a fault of the service", "look at the service's log", 0},
+    [ERROR_CANCELLED] = {500, "cancelled", "the run was withdrawn before it started", "nothing ran: it is safe to try again",
+			 0},
+};
+
+const struct error_row *error_row(enum error_case kase)
+{
+	return &rows[(unsigned)kase < ERROR_CASES ? kase : ERROR_INTERNAL];
+}
+
+void error_set(struct api_error *e, enum error_case kase, const char *fmt, ...)
+{
+	va_list ap;
+	size_t len;
+
+	e->kase = kase;
+	e->ran = false;
+	if (!fmt) {
+		const char *own = error_row(kase)->message;
+
+		snprintf(e->message, sizeof e->message, "%s", own ? own : error_row(kase)->code);
+		return;
+	}
+	va_start(ap, fmt);
+	vsnprintf(e->message, sizeof e->message, fmt, ap);
+	va_end(ap);
+	/* A message cut by its buffer must not end in half a character. */
+	len = strlen(e->message);
+	if (len == sizeof e->message - 1) {
+		size_t at = 0, n;
+		bool valid = true;
+
+		while (at < len && valid) {
+			n = utf8_next(e->message + at, len - at, &valid);
+			at += valid ? n : 0;
+		}
+		e->message[at] = 0;
+	}
+}
+
+json_t *error_json(const struct api_error *e)
+{
+	const struct error_row *row = error_row(e->kase);
+
+	return json_pack("{s:{s:s, s:s, s:s, s:b}}", "error", "code", row->code, "message", e->message, "hint", row->hint,
+			 "ran", e->ran);
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every error the service can answer, as one table: its code string, HTTP status, default message and hint. All of them
+ * have one shape, {"error": {"code", "message", "hint", "ran"}}. Pure.
+ */
+#ifndef WEIR_API_ERROR_H
+#define WEIR_API_ERROR_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+enum error_case {
+	ERROR_NONE,
+	ERROR_INVALID_REQUEST,
+	ERROR_FRAMING,
+	ERROR_UNSUPPORTED_LANGUAGE,
+	ERROR_TIMEOUT_RANGE,
+	ERROR_UNSUPPORTED_FIELD,
+	ERROR_UNAUTHORIZED,
+	ERROR_FORBIDDEN,
+	ERROR_NOT_FOUND,
+	ERROR_METHOD,
+	ERROR_SLOW_REQUEST,
+	ERROR_TOO_LARGE,
+	ERROR_MEDIA_TYPE,
+	ERROR_QUOTA,
+	ERROR_NO_SANDBOX,
+	ERROR_NOT_READY,
+	ERROR_OVERLOADED,
+	ERROR_STOPPING,
+	ERROR_SANDBOX,
+	ERROR_AUDITOR,
+	ERROR_INTERNAL,
+	ERROR_CANCELLED,
+	ERROR_CASES,
+};
+
+struct api_error {
+	enum error_case kase;
+	bool ran;	   /* whether any user code may have run */
+	char message[320]; /* UTF-8 */
+};
+
+/* The fixed part of a case. */
+struct error_row {
+	int status;
+	const char *code;    /* stable, for programs */
+	const char *message; /* default; NULL when each use has its own */
+	const char *hint;
+	unsigned retry_after_s; /* `Retry-After`, 0 for none */
+};
+const struct error_row *error_row(enum error_case kase);
+
+/* Fills `e`: `fmt` NULL takes the case's own message. `ran` is set to false. */
+void error_set(struct api_error *e, enum error_case kase, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* The body. New reference, NULL when out of memory. */
+json_t *error_json(const struct api_error *e);
+
+#endif

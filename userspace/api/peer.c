@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The two connections of a runclient: messages out that wait for room, messages in that are checked before use. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "api/runclient_priv.h"
+#include "core/cleanup.h"
+#include "core/log.h"
+
+/* Messages taken from one peer per step, so that a busy supervisor can't starve the pipes. */
+#define PEER_BATCH 64
+/* The longest audit record taken: far above what LIMIT_AUDIT_FLOWS can fill. */
+#define ANSWER_MAX (16u << 20)
+
+static void peer_arm(struct runclient *rc, struct peer *peer, bool armed)
+{
+	struct epoll_event ev = {.events = armed ? EPOLLIN | EPOLLOUT : EPOLLIN, .data.u64 = peer->watch};
+
+	if (peer->armed == armed)
+		return;
+	peer->armed = armed;
+	(void)epoll_ctl(rc->epoll_fd, EPOLL_CTL_MOD, peer->fd, &ev); /* it is in the set since runclient_new() */
+}
+
+int peer_flush(struct runclient *rc, struct peer *peer)
+{
+	size_t done = 0;
+	int r = 0;
+
+	if (peer->fd < 0)
+		return -EPIPE;
+	while (done < peer->count) {
+		r = ipc_send(peer->fd, peer->queue + done * peer->size, peer->size, NULL, 0);
+		if (r < 0)
+			break;
+		done++;
+	}
+	if (done > 0) {
+		memmove(peer->queue, peer->queue + done * peer->size, (peer->count - done) * peer->size);
+		peer->count -= done;
+	}
+	if (r < 0 && r != -EAGAIN && r != -ENOBUFS)
+		return -EPIPE;
+	peer_arm(rc, peer, peer->count > 0);
+	return 0;
+}
+
+int peer_send(struct runclient *rc, struct peer *peer, const void *msg)
+{
+	if (peer->fd < 0)
+		return -EPIPE;
+	if (peer->count == peer->room) {
+		size_t room = peer->room ? peer->room * 2 : 16;
+		char *grown = reallocarray(peer->queue, room, peer->size);
+
+		if (!grown)
+			return -ENOMEM;
+		peer->queue = grown;
+		peer->room = room;
+	}
+	memcpy(peer->queue + peer->count++ * peer->size, msg, peer->size);
+	/* A lost peer is noticed by its end of stream in the next step, where runs can be ended. */
+	(void)peer_flush(rc, peer);
+	return 0;
+}
+
+void peer_close(struct peer *peer)
+{
+	if (peer->fd >= 0)
+		close(peer->fd);
+	peer->fd = -1;
+	free(peer->queue);
+	peer->queue = NULL;
+	peer->count = peer->room = 0;
+}
+
+static bool pool_ok(const struct tell_pool *p)
+{
+	return ipc_text_ok(p->not_ready, sizeof p->not_ready);
+}
+
+static bool tell_ok(const struct tell *t)
+{
+	switch (t->type) {
+	case TELL_GRANT:
+		return ipc_text_ok(t->grant.sandbox_id, sizeof t->grant.sandbox_id) &&
+		       ipc_text_ok(t->grant.run_id, sizeof t->grant.run_id) &&
+		       ipc_text_ok(t->grant.python, sizeof t->grant.python);
+	case TELL_FAIL:
+		return ipc_text_ok(t->fail.layer, sizeof t->fail.layer) && ipc_text_ok(t->fail.step, sizeof t->fail.step) &&
+		       ipc_text_ok(t->fail.text, sizeof t->fail.text);
+	case TELL_END:
+		return t->end.end < RUN_END_COUNT && ipc_text_ok(t->end.cpu_source, sizeof t->end.cpu_source) &&
+		       ipc_text_ok(t->end.memory_source, sizeof t->end.memory_source) &&
+		       ipc_text_ok(t->end.detail, sizeof t->end.detail);
+	case TELL_POOL:
+	case TELL_STATE:
+		return pool_ok(&t->pool);
+	default:
+		return false;
+	}
+}
+
+static void told_pool(struct runclient *rc, const struct tell *t)
+{
+	rc->pool = t->pool;
+	rc->pool_known = true;
+	if (t->type != TELL_POOL)
+		return;
+	for (struct question **at = &rc->questions; *at; at = &(*at)->next) {
+		struct question *q = *at;
+
+		if (q->req != t->req || !q->pool)
+			continue;
+		*at = q->next;
+		q->pool(q->ctx, &rc->pool);
+		free(q);
+		return;
+	}
+}
+
+static void told(struct runclient *rc, const struct tell *t, int fds[3], size_t nfds)
+{
+	struct run *run = run_find(rc, t->req);
+
+	switch (t->type) {
+	case TELL_GRANT:
+		/* A grant that crossed our withdrawal: the supervisor ends that sandbox when it reads it. */
+		if (run && run->state == RUN_ASKED && nfds == 3) {
+			run_grant(rc, run, &t->grant, fds);
+			return;
+		}
+		for (size_t i = 0; i < nfds; i++)
+			close(fds[i]);
+		if (run)
+			supervisor_lost(rc, "a grant out of turn");
+		return;
+	case TELL_FAIL:
+		if (run) {
+			run->result.fail = t->fail;
+			run->kill_asked = true; /* there is nothing left to kill */
+			run_fail(rc, run, NULL, NULL);
+		}
+		return;
+	case TELL_END:
+		if (run)
+			run_end(rc, run, &t->end);
+		return;
+	default:
+		told_pool(rc, t);
+		return;
+	}
+}
+
+void supervisor_read(struct runclient *rc)
+{
+	for (int i = 0; i < PEER_BATCH && rc->supervisor.fd >= 0; i++) {
+		struct tell t;
+		int fds[3];
+		size_t nfds = 3;
+		ssize_t n = ipc_recv(rc->supervisor.fd, &t, sizeof t, fds, &nfds);
+
+		if (n == -EAGAIN)
+			return;
+		if (n != (ssize_t)sizeof t || !tell_ok(&t)) {
+			for (size_t k = 0; k < nfds; k++)
+				close(fds[k]);
+			supervisor_lost(rc, n == 0 ? "its connection is closed" : "it sent a message that makes no sense");
+			return;
+		}
+		if (t.type != TELL_GRANT) {
+			for (size_t k = 0; k < nfds; k++)
+				close(fds[k]);
+			nfds = 0;
+		}
+		told(rc, &t, fds, nfds);
+	}
+}
+
+/* A text too long for the message came as a memfd: copied, so that nobody can change it under us. */
+static char *read_memfd(int fd, size_t len)
+{
+	_cleanup_free_ char *text = malloc(len);
+	size_t got = 0;
+
+	if (!text)
+		return NULL;
+	while (got < len) {
+		ssize_t n = pread(fd, text + got, len - got, (off_t)got);
+
+		if (n <= 0)
+			return NULL;
+		got += (size_t)n;
+	}
+	return TAKE_PTR(text);
+}
+
+static void answered(struct runclient *rc, const struct answer *a, const char *text)
+{
+	struct run *run = run_find(rc, a->req);
+
+	if (run) {
+		if (run->state == RUN_SUMMARY)
+			run_summary(rc, run, (int)a->status, text, a->len);
+		return;
+	}
+	for (struct question **at = &rc->questions; *at; at = &(*at)->next) {
+		struct question *q = *at;
+
+		if (q->req != a->req || !q->audit)
+			continue;
+		*at = q->next;
+		q->audit(q->ctx, (int)a->status, text, a->len);
+		free(q);
+		return;
+	}
+}
+
+void auditor_read(struct runclient *rc)
+{
+	for (int i = 0; i < PEER_BATCH && rc->auditor.fd >= 0; i++) {
+		_cleanup_free_ char *copy = NULL;
+		_cleanup_fd_ int fd = -1;
+		const char *text = rc->answer + sizeof(struct answer);
+		struct answer a;
+		size_t nfds = 1;
+		ssize_t n = ipc_recv(rc->auditor.fd, rc->answer, sizeof a + ANSWER_INLINE_MAX, &fd, &nfds);
+
+		if (n == -EAGAIN)
+			return;
+		if (n < (ssize_t)sizeof a) {
+			auditor_lost(rc, n == 0 ? "its connection is closed" : "it sent a message that makes no sense");
+			return;
+		}
+		memcpy(&a, rc->answer, sizeof a);
+		if (nfds == 1 && a.len <= ANSWER_MAX) {
+			copy = read_memfd(fd, a.len ? a.len : 1);
+			text = copy;
+		} else if ((size_t)n - sizeof a != a.len) {
+			auditor_lost(rc, "it sent a message that makes no sense");
+			return;
+		}
+		if (!text) {
+			log_error("cannot read an answer of %u bytes from the auditor", a.len);
+			a.status = EIO;
+			a.len = 0;
+		}
+		answered(rc, &a, text);
+	}
+}

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/runclient.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "api/runclient_priv.h"
+#include "core/cleanup.h"
+#include "core/limits.h"
+#include "core/log.h"
+
+/* Pool counts are at hand in the supervisor, records on the auditor's disk. */
+#define POOL_ANSWER_S 2
+#define AUDIT_ANSWER_S 10
+#define EVENTS 64
+/* Rounds of one step: the owner has other things to do, and what is left makes the fd readable again. */
+#define ROUNDS 4
+
+struct run *run_find(struct runclient *rc, uint64_t req)
+{
+	for (struct run *run = rc->runs; run; run = run->next)
+		if (run->req == req)
+			return run;
+	return NULL;
+}
+
+void run_unlink(struct runclient *rc, struct run *run)
+{
+	*(run->prev ? &run->prev->next : &rc->runs) = run->next;
+	*(run->next ? &run->next->prev : &rc->last_run) = run->prev;
+	rc->open_runs--;
+}
+
+int watch_fd(struct runclient *rc, int fd, uint64_t req, enum watch watch, uint32_t events)
+{
+	struct epoll_event ev = {.events = events, .data.u64 = req << WATCH_BITS | watch};
+
+	return epoll_ctl(rc->epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
+}
+
+/* Takes the questions of one kind off the list and answers them with "nothing". */
+static void drop_questions(struct runclient *rc, bool of_auditor, int status, uint64_t older_than)
+{
+	struct question *q, *dropped = NULL, **at = &rc->questions;
+
+	while ((q = *at)) {
+		if ((q->audit != NULL) == of_auditor && q->deadline_ns <= older_than) {
+			*at = q->next;
+			q->next = dropped;
+			dropped = q;
+		} else {
+			at = &q->next;
+		}
+	}
+	while ((q = dropped)) {
+		dropped = q->next;
+		if (q->audit)
+			q->audit(q->ctx, status, "", 0);
+		else
+			q->pool(q->ctx, NULL);
+		free(q);
+	}
+}
+
+void supervisor_lost(struct runclient *rc, const char *why)
+{
+	if (rc->supervisor.fd < 0)
+		return;
+	log_error("supervisor lost: %s", why);
+	peer_close(&rc->supervisor);
+	rc->pool.ready = 0;
+	snprintf(rc->pool.not_ready, sizeof rc->pool.not_ready, "the supervisor is gone");
+	rc->pool_known = true;
+	while (rc->runs)
+		run_fail(rc, rc->runs, "supervisor", "it ended while the request was open");
+	drop_questions(rc, false, EPIPE, UINT64_MAX);
+}
+
+void auditor_lost(struct runclient *rc, const char *why)
+{
+	if (rc->auditor.fd < 0)
+		return;
+	log_error("auditor lost: %s; answers have counters only", why);
+	peer_close(&rc->auditor);
+	/* Restarted after each: the callback may start or cancel others. */
+	for (struct run *run = rc->runs; run;) {
+		if (run->state == RUN_SUMMARY) {
+			run_summary(rc, run, EPIPE, "", 0);
+			run = rc->runs;
+		} else {
+			run = run->next;
+		}
+	}
+	drop_questions(rc, true, EPIPE, UINT64_MAX);
+}
+
+/* Sets the timer to the nearest deadline of all. */
+static void arm_timer(struct runclient *rc)
+{
+	struct itimerspec its = {0};
+	uint64_t nearest = UINT64_MAX;
+
+	for (const struct run *run = rc->runs; run; run = run->next)
+		if (run->deadline_ns < nearest)
+			nearest = run->deadline_ns;
+	for (const struct question *q = rc->questions; q; q = q->next)
+		if (q->deadline_ns < nearest)
+			nearest = q->deadline_ns;
+	if (nearest == UINT64_MAX)
+		nearest = 0;
+	if (nearest == rc->timer_ns)
+		return;
+	rc->timer_ns = nearest;
+	its.it_value.tv_sec = (time_t)(nearest / SECOND_NS);
+	its.it_value.tv_nsec = (long)(nearest % SECOND_NS);
+	(void)timerfd_settime(rc->timer_fd, TFD_TIMER_ABSTIME, &its, NULL); /* can't fail with a valid time */
+}
+
+static void expire(struct runclient *rc)
+{
+	uint64_t now = clock_now_ns();
+
+	/* Each expiry moves the run to a later deadline or ends it, so this comes to an end. */
+	for (struct run *run = rc->runs; run;) {
+		if (run->deadline_ns <= now) {
+			run_expired(rc, run);
+			run = rc->runs;
+		} else {
+			run = run->next;
+		}
+	}
+	drop_questions(rc, false, ETIMEDOUT, now);
+	drop_questions(rc, true, ETIMEDOUT, now);
+}
+
+static void dispatch(struct runclient *rc, const struct epoll_event *ev)
+{
+	enum watch watch = (enum watch)(ev->data.u64 & ((1u << WATCH_BITS) - 1));
+	struct run *run;
+	uint64_t ticks;
+
+	switch (watch) {
+	case WATCH_SUPERVISOR:
+		if (ev->events & EPOLLOUT)
+			(void)peer_flush(rc, &rc->supervisor);
+		if (ev->events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+			supervisor_read(rc);
+		return;
+	case WATCH_AUDITOR:
+		if (ev->events & EPOLLOUT)
+			(void)peer_flush(rc, &rc->auditor);
+		if (ev->events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+			auditor_read(rc);
+		return;
+	case WATCH_TIMER:
+		(void)!read(rc->timer_fd, &ticks, sizeof ticks);
+		rc->timer_ns = 0;
+		return;
+	default:
+		run = run_find(rc, ev->data.u64 >> WATCH_BITS);
+		if (run)
+			run_event(rc, run, watch);
+		return;
+	}
+}
+
+int runclient_step(struct runclient *rc)
+{
+	for (int round = 0; round < ROUNDS; round++) {
+		struct epoll_event events[EVENTS];
+		int n = epoll_wait(rc->epoll_fd, events, EVENTS, 0);
+
+		for (int i = 0; i < n; i++)
+			dispatch(rc, &events[i]);
+		if (n < EVENTS)
+			break;
+	}
+	expire(rc);
+	arm_timer(rc);
+	return rc->supervisor.fd < 0 ? -EPIPE : 0;
+}
+
+int runclient_new(int supervisor_fd, int auditor_fd, struct runclient **ret, struct err *e)
+{
+	struct runclient *rc = calloc(1, sizeof *rc);
+	int r = 0;
+
+	if (!rc) {
+		if (supervisor_fd >= 0)
+			close(supervisor_fd);
+		if (auditor_fd >= 0)
+			close(auditor_fd);
+		return err_errno(e, ENOMEM, "api", "run protocol");
+	}
+	rc->supervisor = (struct peer){.fd = supervisor_fd, .watch = WATCH_SUPERVISOR, .size = sizeof(struct ask)};
+	rc->auditor = (struct peer){.fd = auditor_fd, .watch = WATCH_AUDITOR, .size = sizeof(struct query)};
+	rc->next_req = 1;
+	rc->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	rc->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	rc->answer = malloc(sizeof(struct answer) + ANSWER_INLINE_MAX);
+	if (rc->epoll_fd < 0 || rc->timer_fd < 0 || !rc->answer)
+		r = -(errno ? errno : ENOMEM);
+	if (r == 0)
+		r = watch_fd(rc, rc->timer_fd, 0, WATCH_TIMER, EPOLLIN);
+	if (r == 0)
+		r = watch_fd(rc, supervisor_fd, 0, WATCH_SUPERVISOR, EPOLLIN);
+	if (r == 0 && auditor_fd >= 0)
+		r = watch_fd(rc, auditor_fd, 0, WATCH_AUDITOR, EPOLLIN);
+	if (r < 0) {
+		runclient_free(rc);
+		return err_errno(e, -r, "api", "run protocol");
+	}
+	*ret = rc;
+	return 0;
+}
+
+struct runclient *runclient_free(struct runclient *rc)
+{
+	if (!rc)
+		return NULL;
+	while (rc->runs)
+		run_fail(rc, rc->runs, "api", "it is stopping");
+	drop_questions(rc, false, EPIPE, UINT64_MAX);
+	drop_questions(rc, true, EPIPE, UINT64_MAX);
+	peer_close(&rc->supervisor);
+	peer_close(&rc->auditor);
+	if (rc->epoll_fd >= 0)
+		close(rc->epoll_fd);
+	if (rc->timer_fd >= 0)
+		close(rc->timer_fd);
+	free(rc->answer);
+	free(rc);
+	return NULL;
+}
+
+int runclient_fd(const struct runclient *rc)
+{
+	return rc->epoll_fd;
+}
+
+int runclient_start(struct runclient *rc, const struct run_request *request, uint64_t *ret_req)
+{
+	_cleanup_free_ char *code = request->code;
+	_cleanup_free_ struct run *run = NULL;
+	struct ask ask = {.type = ASK_SANDBOX};
+	int r;
+
+	if (strlen(request->project) >= sizeof ask.project || request->code_len > LIMIT_CODE_BYTES)
+		return -EINVAL;
+	run = calloc(1, sizeof *run);
+	if (!run)
+		return -ENOMEM;
+	run->req = rc->next_req++;
+	run->request = *request;
+	run->request.project = strcpy(run->project, request->project);
+	if (!run->request.arrived_ns)
+		run->request.arrived_ns = clock_now_ns();
+	run->deadline_ns = run->request.arrived_ns + LIMIT_POOL_WAIT_S * SECOND_NS;
+	run->first_over = -1;
+	run->fds[0] = run->fds[1] = run->fds[2] = -1;
+	ask.req = run->req;
+	strcpy(ask.project, request->project);
+	r = peer_send(rc, &rc->supervisor, &ask);
+	if (r < 0)
+		return r;
+	run->prev = rc->last_run;
+	*(rc->last_run ? &rc->last_run->next : &rc->runs) = run;
+	rc->last_run = run;
+	rc->open_runs++;
+	run->request.code = TAKE_PTR(code);
+	*ret_req = run->req;
+	(void)TAKE_PTR(run);
+	arm_timer(rc);
+	return 0;
+}
+
+void runclient_cancel(struct runclient *rc, uint64_t req)
+{
+	struct run *run = run_find(rc, req);
+
+	if (run)
+		run_cancel(rc, run);
+	arm_timer(rc);
+}
+
+void runclient_cancel_all(struct runclient *rc)
+{
+	for (struct run *run = rc->runs; run; run = run->next)
+		run_cancel(rc, run);
+	arm_timer(rc);
+}
+
+size_t runclient_open_runs(const struct runclient *rc)
+{
+	return rc->open_runs;
+}
+
+const struct tell_pool *runclient_pool(const struct runclient *rc)
+{
+	return rc->pool_known ? &rc->pool : NULL;
+}
+
+bool runclient_auditor_up(const struct runclient *rc)
+{
+	return rc->auditor.fd >= 0;
+}
+
+static struct question *question_new(struct runclient *rc, unsigned seconds, void *ctx)
+{
+	struct question *q = calloc(1, sizeof *q);
+
+	if (!q)
+		return NULL;
+	q->req = rc->next_req++;
+	q->deadline_ns = clock_now_ns() + seconds * SECOND_NS;
+	q->ctx = ctx;
+	return q;
+}
+
+static int question_ask(struct runclient *rc, struct question *q, struct peer *peer, const void *msg)
+{
+	int r = peer_send(rc, peer, msg);
+
+	if (r < 0) {
+		free(q);
+		return r;
+	}
+	q->next = rc->questions;
+	rc->questions = q;
+	arm_timer(rc);
+	return 0;
+}
+
+int runclient_ask_pool(struct runclient *rc, void (*done)(void *ctx, const struct tell_pool *pool), void *ctx)
+{
+	struct question *q = question_new(rc, POOL_ANSWER_S, ctx);
+	struct ask ask = {.type = ASK_POOL};
+
+	if (!q)
+		return -ENOMEM;
+	q->pool = done;
+	ask.req = q->req;
+	return question_ask(rc, q, &rc->supervisor, &ask);
+}
+
+int runclient_audit(struct runclient *rc, const char *run_id, const char *project,
+		    void (*done)(void *ctx, int status, const char *text, size_t len), void *ctx)
+{
+	struct query query = {.type = QUERY_RUN};
+	struct question *q;
+
+	if (strlen(run_id) >= sizeof query.run_id || strlen(project) >= sizeof query.project)
+		return -EINVAL;
+	q = question_new(rc, AUDIT_ANSWER_S, ctx);
+	if (!q)
+		return -ENOMEM;
+	q->audit = done;
+	query.req = q->req;
+	strcpy(query.run_id, run_id);
+	strcpy(query.project, project);
+	return question_ask(rc, q, &rc->auditor, &query);
+}

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "auditor/view.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/event.h"
+#include "core/limits.h"
+
+struct entry {
+	json_t *event;		 /* the object that answers list, but for its counts */
+	uint64_t first_attempts; /* egress records seen; usually one */
+	uint64_t count, bytes;	 /* from flow records */
+	bool counted;		 /* there was one */
+};
+
+struct view {
+	json_t *begin, *end, *first; /* records: references */
+	json_t *by_flow;	     /* flow identity -> index into entries */
+	struct entry *entries;
+	size_t n, room;
+	uint64_t omitted; /* records beyond VIEW_EVENTS_MAX */
+	uint64_t unwritten;
+};
+
+struct totals {
+	uint64_t attempts, denied, allowed, lost;
+	bool exact; /* from the kernel's counters; else from what is listed so far */
+};
+
+struct view *view_new(void)
+{
+	struct view *v = calloc(1, sizeof *v);
+
+	if (!v)
+		return NULL;
+	v->by_flow = json_object();
+	return v->by_flow ? v : view_free(v);
+}
+
+struct view *view_free(struct view *v)
+{
+	if (!v)
+		return NULL;
+	for (size_t i = 0; i < v->n; i++)
+		json_decref(v->entries[i].event);
+	free(v->entries);
+	json_decref(v->by_flow);
+	json_decref(v->begin);
+	json_decref(v->end);
+	json_decref(v->first);
+	free(v);
+	return NULL;
+}
+
+static const char *text_of(const json_t *record, const char *name)
+{
+	const char *text = json_string_value(json_object_get(record, name));
+
+	return text ? text : "";
+}
+
+static uint64_t number_of(const json_t *record, const char *name)
+{
+	json_int_t n = json_integer_value(json_object_get(record, name));
+
+	return n > 0 ? (uint64_t)n : 0;
+}
+
+static int set_copy(json_t *into, const char *name, const json_t *from, const char *from_name)
+{
+	json_t *value = json_object_get(from, from_name);
+
+	return value ? json_object_set(into, name, value) : json_object_set_new(into, name, json_null());
+}
+
+static void flow_identity(char *ret, size_t size, const json_t *r)
+{
+	snprintf(ret, size, "%s|%s|%s|%s|%s|%lld|%lld|%lld|%s|%lld", text_of(r, "hook"), text_of(r, "verdict"),
+		 text_of(r, "reason"), text_of(r, "protocol"), text_of(r, "address"),
+		 (long long)(json_is_integer(json_object_get(r, "port")) ? (json_int_t)number_of(r, "port") : -1),
+		 (long long)number_of(r, "icmp_type"), (long long)number_of(r, "icmp_code"), text_of(r, "name_hash"),
+		 (long long)number_of(r, "cgroup"));
+}
+
+/* The members an answer shows; those only an egress record has are null until one comes. */
+static json_t *event_from(const json_t *record)
+{
+	static const char *const members[] = {"seq",	  "time",     "hook", "verdict",  "reason",
+					      "protocol", "address",  "port", "dns_name", "dns_type",
+					      "pid",	  "host_pid", "uid",  "command",  "attribution"};
+	static const char *const optional[] = {"dns_malformed", "icmp_type", "icmp_code"};
+	json_t *event = json_object();
+	int bad = event ? 0 : -1;
+
+	for (size_t i = 0; !bad && i < sizeof members / sizeof members[0]; i++)
+		bad = set_copy(event, members[i], record, members[i]);
+	for (size_t i = 0; !bad && i < sizeof optional / sizeof optional[0]; i++)
+		if (json_object_get(record, optional[i]))
+			bad = set_copy(event, optional[i], record, optional[i]);
+	if (!bad && !json_object_get(record, "attribution"))
+		bad = json_object_set_new(event, "attribution", json_string("unknown"));
+	if (!bad) {
+		bad |= set_copy(event, "first", record, json_object_get(record, "first") ? "first" : "time");
+		bad |= set_copy(event, "last", record, json_object_get(record, "last") ? "last" : "time");
+	}
+	if (bad) {
+		json_decref(event);
+		return NULL;
+	}
+	return event;
+}
+
+/* The entry of a record's flow, made when it is new. *ret stays NULL when there are too many. */
+static int entry_of(struct view *v, const json_t *record, struct entry **ret)
+{
+	char id[512];
+	json_t *index;
+
+	flow_identity(id, sizeof id, record);
+	index = json_object_get(v->by_flow, id);
+	if (index) {
+		*ret = &v->entries[json_integer_value(index)];
+		return 0;
+	}
+	if (v->n == VIEW_EVENTS_MAX)
+		return 0;
+	if (v->n == v->room) {
+		size_t room = v->room ? 2 * v->room : 8;
+		struct entry *entries = reallocarray(v->entries, room, sizeof *entries);
+
+		if (!entries)
+			return -ENOMEM;
+		v->entries = entries;
+		v->room = room;
+	}
+	v->entries[v->n] = (struct entry){.event = event_from(record)};
+	if (!v->entries[v->n].event)
+		return -ENOMEM;
+	if (json_object_set_new(v->by_flow, id, json_integer((json_int_t)v->n)) < 0) {
+		json_decref(v->entries[v->n].event);
+		return -ENOMEM;
+	}
+	*ret = &v->entries[v->n++];
+	return 0;
+}
+
+static int add_attempt(struct view *v, const json_t *record, bool flow)
+{
+	struct entry *e = NULL;
+
+	if (entry_of(v, record, &e) < 0)
+		return -ENOMEM;
+	if (!e) {
+		v->omitted++;
+		return 0;
+	}
+	if (!flow) {
+		e->first_attempts++;
+		return 0;
+	}
+	e->counted = true;
+	e->count += number_of(record, "count");
+	e->bytes += number_of(record, "bytes");
+	if (set_copy(e->event, "first", record, "first") < 0 || set_copy(e->event, "last", record, "last") < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+int view_add(struct view *v, const json_t *record)
+{
+	const char *type = text_of(record, "type");
+
+	if (!v->first)
+		v->first = json_incref((json_t *)record);
+	if (strcmp(type, "run_begin") == 0) {
+		json_decref(v->begin);
+		v->begin = json_incref((json_t *)record);
+	} else if (strcmp(type, "run_end") == 0) {
+		json_decref(v->end);
+		v->end = json_incref((json_t *)record);
+	} else if (strcmp(type, "egress") == 0 || strcmp(type, "flow") == 0) {
+		return add_attempt(v, record, type[0] == 'f');
+	}
+	return 0;
+}
+
+void view_unwritten(struct view *v, uint64_t records)
+{
+	v->unwritten += records;
+}
+
+const char *view_project(const struct view *v)
+{
+	return v->first ? text_of(v->first, "project") : NULL;
+}
+
+bool view_ended(const struct view *v)
+{
+	return v->end != NULL;
+}
+
+static uint64_t entry_count(const struct entry *e)
+{
+	return e->counted ? e->count : e->first_attempts;
+}
+
+static bool entry_is(const struct entry *e, const char *verdict)
+{
+	return strcmp(text_of(e->event, "verdict"), verdict) == 0;
+}
+
+static struct totals totals_of(const struct view *v)
+{
+	uint64_t listed = 0, denied = 0, no_event = 0, unlisted = number_of(v->end, "unlisted");
+	struct totals t = {.exact = v->end != NULL};
+
+	for (size_t i = 0; i < v->n; i++) {
+		const struct entry *e = &v->entries[i];
+
+		listed += entry_count(e);
+		denied += entry_is(e, event_verdict_names[WEIR_DENY]) ? entry_count(e) : 0;
+		no_event += e->first_attempts == 0;
+	}
+	t.attempts = t.exact ? number_of(v->end, "attempts") : listed;
+	t.denied = t.exact ? number_of(v->end, "denied") : denied;
+	t.allowed = t.exact ? number_of(v->end, "allowed") : listed - denied;
+	t.lost = unlisted + no_event;
+	if (t.attempts > listed && t.attempts - listed > unlisted)
+		t.lost += t.attempts - listed - unlisted;
+	/* A record that could not be written is a loss even when the counters happen to add up without it. */
+	if (t.lost < v->unwritten + v->omitted)
+		t.lost = v->unwritten + v->omitted;
+	return t;
+}
+
+static json_t *totals_json(struct totals t)
+{
+	return json_pack("{s:o, s:o, s:o, s:o}", "attempts", event_u64(t.attempts), "denied", event_u64(t.denied), "allowed",
+			 event_u64(t.allowed), "lost", event_u64(t.lost));
+}
+
+static bool same_destination(const json_t *a, const json_t *event)
+{
+	static const char *const members[] = {"protocol", "address", "port", "dns_name", "verdict"};
+
+	for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
+		if (!json_equal(json_object_get(a, members[i]), json_object_get(event, members[i])))
+			return false;
+	return true;
+}
+
+/* Adds an entry to the destination it belongs to, or as a new one while there is room. */
+static int add_destination(json_t *list, const struct entry *e)
+{
+	json_t *d;
+	size_t i;
+	int bad;
+
+	json_array_foreach(list, i, d)
+	{
+		if (!same_destination(d, e->event))
+			continue;
+		return json_object_set_new(d, "count", event_u64(number_of(d, "count") + entry_count(e)));
+	}
+	if (json_array_size(list) == LIMIT_EGRESS_DESTINATIONS)
+		return 0;
+	d = json_object();
+	bad = set_copy(d, "protocol", e->event, "protocol");
+	bad |= set_copy(d, "address", e->event, "address");
+	bad |= set_copy(d, "port", e->event, "port");
+	bad |= set_copy(d, "dns_name", e->event, "dns_name");
+	bad |= set_copy(d, "verdict", e->event, "verdict");
+	bad |= json_object_set_new(d, "count", event_u64(entry_count(e)));
+	if (bad) {
+		json_decref(d);
+		return -1;
+	}
+	return json_array_append_new(list, d);
+}
+
+json_t *view_summary(const struct view *v)
+{
+	json_t *egress = totals_json(totals_of(v)), *list = json_array();
+	int bad = egress && list ? 0 : -1;
+
+	for (size_t i = 0; !bad && i < v->n; i++)
+		bad = add_destination(list, &v->entries[i]);
+	if (bad || json_object_set(egress, "destinations", list) < 0) {
+		json_decref(egress);
+		egress = NULL;
+	}
+	json_decref(list);
+	return egress;
+}
+
+static json_t *events_json(const struct view *v)
+{
+	json_t *events = json_array();
+
+	for (size_t i = 0; events && i < v->n; i++) {
+		const struct entry *e = &v->entries[i];
+		json_t *event = json_copy(e->event);
+
+		if (json_object_set_new(event, "count", event_u64(entry_count(e))) < 0 ||
+		    json_object_set_new(event, "bytes", e->counted ? event_u64(e->bytes) : json_null()) < 0 ||
+		    json_array_append(events, event) < 0) {
+			json_decref(events);
+			events = NULL;
+		}
+		json_decref(event);
+	}
+	return events;
+}
+
+static int add_end(json_t *run, const json_t *end)
+{
+	int bad = json_object_set_new(run, "ended", json_string(text_of(end, "time")));
+
+	bad |= set_copy(run, "ran", end, "ran");
+	bad |= set_copy(run, "exit_code", end, "exit_code");
+	bad |= json_object_set_new(run, "duration_ms", event_u64(number_of(end, "duration_us") / 1000));
+	bad |= json_object_set_new(run, "termination",
+				   json_pack("{s:s, s:O?, s:s}", "reason", text_of(end, "end"), "signal",
+					     json_object_get(end, "signal"), "detail", text_of(end, "detail")));
+	bad |= json_object_set_new(
+	    run, "usage",
+	    json_pack("{s:{s:f, s:s}, s:{s:o, s:s}, s:o}", "cpu_ms", "value", (double)number_of(end, "cpu_us") / 1000, "source",
+		      text_of(end, "cpu_source"), "memory_peak_bytes", "value", event_u64(number_of(end, "memory_peak")),
+		      "source", text_of(end, "memory_source"), "net_bytes", event_u64(number_of(end, "net_bytes"))));
+	return bad;
+}
+
+json_t *view_run(const struct view *v, const char *state)
+{
+	struct totals totals = totals_of(v);
+	json_t *run = json_object(), *egress = totals_json(totals);
+	int bad = run && egress ? 0 : -1;
+
+	bad |= set_copy(run, "run_id", v->first, "run_id");
+	bad |= set_copy(run, "sandbox_id", v->first, "sandbox_id");
+	bad |= set_copy(run, "project", v->first, "project");
+	bad |= set_copy(run, "policy", v->begin, "policy");
+	bad |= set_copy(run, "policy_generation", v->begin, "policy_generation");
+	bad |= set_copy(run, "timeout_s", v->begin, "timeout_s");
+	bad |= set_copy(run, "python", v->begin, "python");
+	bad |= json_object_set_new(run, "state", json_string(state));
+	bad |= set_copy(run, "began", v->begin, "time");
+	if (v->end)
+		bad |= add_end(run, v->end);
+	else
+		bad |= json_object_set_new(run, "termination", json_null());
+	bad |= json_object_set_new(egress, "exact", json_boolean(totals.exact));
+	bad |= json_object_set(run, "egress", egress);
+	bad |= json_object_set_new(run, "records_unwritten", event_u64(v->unwritten));
+	bad |= json_object_set_new(run, "events_omitted", event_u64(v->omitted));
+	bad |= json_object_set_new(run, "events", events_json(v));
+	json_decref(egress);
+	if (bad) {
+		json_decref(run);
+		return NULL;
+	}
+	return run;
+}

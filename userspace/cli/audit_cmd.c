@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/audit_cmd.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "auditor/auditor.h"
+#include "auditor/store.h"
+#include "core/cleanup.h"
+#include "core/err.h"
+
+#define LS_DEFAULT 50
+
+struct options {
+	const char *state_dir;
+	const char *command, *run_id;
+	long limit;
+	bool json;
+};
+
+/* ---- printing: the record is ASCII already, but a file may hold anything, and a terminal obeys control characters ---- */
+
+static const char *cell(char *buf, size_t size, const json_t *value)
+{
+	if (json_is_string(value))
+		snprintf(buf, size, "%s", json_string_value(value));
+	else if (json_is_integer(value))
+		snprintf(buf, size, "%lld", (long long)json_integer_value(value));
+	else if (json_is_boolean(value))
+		snprintf(buf, size, "%s", json_is_true(value) ? "yes" : "no");
+	else
+		snprintf(buf, size, "-");
+	for (char *p = buf; *p; p++)
+		if (*p < ' ' || *p > '~')
+			*p = '?';
+	return buf;
+}
+
+#define CELL(value) cell((char[1100]){0}, 1100, (value))
+#define GET(object, name) CELL(json_object_get(object, name))
+
+static void print_destination(const json_t *event)
+{
+	const json_t *port = json_object_get(event, "port"), *name = json_object_get(event, "dns_name");
+	bool v6 = json_is_string(json_object_get(event, "address")) && strchr(GET(event, "address"), ':');
+
+	printf("%s %s%s%s", GET(event, "protocol"), v6 && json_is_integer(port) ? "[" : "", GET(event, "address"),
+	       v6 && json_is_integer(port) ? "]" : "");
+	if (json_is_integer(port))
+		printf(":%s", CELL(port));
+	else if (json_object_get(event, "icmp_type"))
+		printf(" type %s code %s", GET(event, "icmp_type"), GET(event, "icmp_code"));
+	if (json_is_string(name))
+		printf("  %s %s%s", GET(event, "dns_type"), CELL(name),
+		       json_is_true(json_object_get(event, "dns_malformed")) ? " (malformed)" : "");
+}
+
+static void print_run(const json_t *run)
+{
+	const json_t *end = json_object_get(run, "termination"), *egress = json_object_get(run, "egress"), *event;
+	size_t i;
+
+	printf("run      %s (sandbox %s, project %s)\n", GET(run, "run_id"), GET(run, "sandbox_id"), GET(run, "project"));
+	printf("policy   %s, generation %s; Python %s; deadline %s s\n", GET(run, "policy"), GET(run, "policy_generation"),
+	       GET(run, "python"), GET(run, "timeout_s"));
+	printf("began    %s\n", GET(run, "began"));
+	printf("state    %s", GET(run, "state"));
+	if (json_is_object(end))
+		printf(": %s, exit code %s, after %s ms%s%s", GET(end, "reason"), GET(run, "exit_code"),
+		       GET(run, "duration_ms"), json_string_length(json_object_get(end, "detail")) ? "; " : "",
+		       json_string_length(json_object_get(end, "detail")) ? GET(end, "detail") : "");
+	printf("\negress   %s attempts: %s denied, %s allowed; %s lost%s\n", GET(egress, "attempts"), GET(egress, "denied"),
+	       GET(egress, "allowed"), GET(egress, "lost"),
+	       json_is_false(json_object_get(egress, "exact")) ? " (so far listed; the exact counters come with the end)" : "");
+	json_array_foreach(json_object_get(run, "events"), i, event)
+	{
+		printf("  %-7s %6sx  ", GET(event, "verdict"), GET(event, "count"));
+		print_destination(event);
+		printf("\n            %s  %s (pid %s, uid %s) at %s, %s\n", GET(event, "time"), GET(event, "command"),
+		       GET(event, "pid"), GET(event, "uid"), GET(event, "hook"), GET(event, "reason"));
+	}
+}
+
+static void print_row(const json_t *run)
+{
+	const json_t *egress = json_object_get(run, "egress");
+
+	printf("%-28s %-16s %-19.19s %-11s %-9s %8s %8s %6s\n", GET(run, "run_id"), GET(run, "project"), GET(run, "began"),
+	       GET(run, "state"), GET(json_object_get(run, "termination"), "reason"), GET(egress, "attempts"),
+	       GET(egress, "denied"), GET(egress, "lost"));
+}
+
+static int print_json(const json_t *json)
+{
+	int r = json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
+
+	return putchar('\n') == EOF || r < 0 ? -EIO : 0;
+}
+
+/* ---- reading ---- */
+
+static json_t *run_of(const struct store *store, const char *run_id, int *ret_error)
+{
+	struct view *v = NULL;
+	json_t *run = NULL;
+
+	*ret_error = store_run(store, run_id, &v);
+	if (*ret_error == 0) {
+		run = view_run(v, store_state_names[store_state(store, run_id)]);
+		*ret_error = run ? 0 : -ENOMEM;
+	}
+	view_free(v);
+	return run;
+}
+
+static int show(const struct store *store, const struct options *o, struct err *e)
+{
+	int r;
+	json_t *run = run_of(store, o->run_id, &r);
+
+	if (r == -ENOENT)
+		return err_set(e, ENOENT, "", "no run \"%s\" in the record", o->run_id);
+	if (r < 0)
+		return err_errno(e, -r, "", "can't read the run");
+	if (o->json)
+		r = print_json(run);
+	else
+		print_run(run);
+	json_decref(run);
+	return r;
+}
+
+struct listing {
+	const struct store *store;
+	size_t skip; /* older ones than were asked for */
+	json_t *runs;
+};
+
+static int list_run(void *ctx, const char *run_id)
+{
+	struct listing *l = ctx;
+	json_t *run;
+	int r;
+
+	if (l->skip) {
+		l->skip--;
+		return 0;
+	}
+	run = run_of(l->store, run_id, &r);
+	if (!run)
+		return r;
+	json_object_del(run, "events");
+	return json_array_append_new(l->runs, run) < 0 ? -ENOMEM : 0;
+}
+
+static int count_run(void *ctx, const char *run_id)
+{
+	(void)run_id;
+	++*(size_t *)ctx;
+	return 0;
+}
+
+static int ls(const struct store *store, const struct options *o, struct err *e)
+{
+	struct listing l = {.store = store, .runs = json_array()};
+	size_t total = 0, i;
+	json_t *run, *whole;
+	int r;
+
+	store_each_run(store, count_run, &total);
+	if (o->limit && total > (size_t)o->limit)
+		l.skip = total - (size_t)o->limit;
+	r = l.runs ? store_each_run(store, list_run, &l) : -ENOMEM;
+	if (r < 0) {
+		json_decref(l.runs);
+		return err_errno(e, -r, "", "can't read the record");
+	}
+	whole = json_pack("{s:o, s:I}", "runs", l.runs, "older", (json_int_t)(total - json_array_size(l.runs)));
+	if (o->json) {
+		r = print_json(whole);
+	} else {
+		printf("%-28s %-16s %-19s %-11s %-9s %8s %8s %6s\n", "RUN", "PROJECT", "BEGAN (UTC)", "STATE", "END",
+		       "ATTEMPTS", "DENIED", "LOST");
+		json_array_foreach(l.runs, i, run) print_row(run);
+		if (total > json_array_size(l.runs))
+			printf("%zu older runs; --limit 0 lists all\n", total - json_array_size(l.runs));
+	}
+	json_decref(whole);
+	return r;
+}
+
+static int open_record(struct store **ret, int *ret_dir, const char *state_dir, struct err *e)
+{
+	_cleanup_fd_ int state = open(state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), dir = -1;
+	int r;
+
+	if (state >= 0)
+		dir = openat(state, AUDITOR_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (dir < 0)
+		return err_errno(e, errno, "", "can't open %s/%s", state_dir, AUDITOR_DIR);
+	r = store_open_readonly(ret, dir, e);
+	if (r == 0)
+		*ret_dir = TAKE_FD(dir);
+	return r;
+}
+
+/* ---- arguments ---- */
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct options *o = state->input;
+	char *end;
+
+	switch (key) {
+	case 'd':
+		o->state_dir = arg;
+		return 0;
+	case 'j':
+		o->json = true;
+		return 0;
+	case 'n':
+		o->limit = strtol(arg, &end, 10);
+		if (end == arg || *end || o->limit < 0)
+			argp_error(state, "--limit takes a number, 0 for all");
+		return 0;
+	case ARGP_KEY_ARG:
+		if (state->arg_num == 0)
+			o->command = arg;
+		else if (state->arg_num == 1 && strcmp(o->command, "show") == 0)
+			o->run_id = arg;
+		else
+			argp_error(state, "too many arguments");
+		return 0;
+	case ARGP_KEY_END:
+		if (!o->command || (strcmp(o->command, "ls") != 0 && strcmp(o->command, "show") != 0))
+			argp_error(state, "say ls or show ID");
+		if (strcmp(o->command, "show") == 0 && !o->run_id)
+			argp_error(state, "say which run to show");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+int audit_cmd(int argc, char **argv)
+{
+	static const struct argp_option table[] = {
+	    {"state-dir", 'd', "DIR", 0, "where the record is (default /var/lib/weir)", 0},
+	    {"json", 'j', NULL, 0, "print JSON", 0},
+	    {"limit", 'n', "N", 0, "ls: the newest N runs, 0 for all (default 50)", 0},
+	    {0},
+	};
+	static const struct argp argp = {
+	    .options = table,
+	    .parser = parse,
+	    .args_doc = "ls\nshow ID",
+	    .doc = "What runs did: lists them, or shows one with every attempt to reach the network."};
+	struct options o = {.state_dir = "/var/lib/weir", .limit = LS_DEFAULT};
+	_cleanup_fd_ int dir = -1;
+	struct store *store = NULL;
+	struct err e;
+	int r;
+
+	argp_parse(&argp, argc, argv, 0, NULL, &o);
+	r = open_record(&store, &dir, o.state_dir, &e);
+	if (r == 0)
+		r = strcmp(o.command, "ls") == 0 ? ls(store, &o, &e) : show(store, &o, &e);
+	store_free(store);
+	if (r < 0)
+		fprintf(stderr, "weir audit: %s\n", e.msg);
+	return r < 0 ? 1 : 0;
+}

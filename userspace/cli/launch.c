@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "auditor/auditor.h"
+#include "core/cleanup.h"
+#include "core/limits.h"
+#include "core/log.h"
+#include "ipc/ipc.h"
+
+#define SOCKET_BYTES (4 << 20) /* some thousand messages: a burst waits in the kernel, not in a queue of ours */
+
+int wiring_make(struct wiring *w, struct err *e)
+{
+	int *const ends[3][2] = {
+	    {&w->sup_client, &w->client_sup}, {&w->sup_auditor, &w->auditor_sup}, {&w->client_auditor, &w->auditor_client}};
+
+	*w = (struct wiring){-1, -1, -1, -1, -1, -1};
+	for (int i = 0; i < 3; i++) {
+		int sv[2], rc = ipc_pair(sv, SOCKET_BYTES);
+
+		if (rc < 0) {
+			wiring_close(w);
+			return err_errno(e, -rc, "", "make a socket pair");
+		}
+		*ends[i][0] = sv[0];
+		*ends[i][1] = sv[1];
+	}
+	return 0;
+}
+
+void wiring_close(struct wiring *w)
+{
+	int *const all[] = {&w->sup_client, &w->client_sup, &w->sup_auditor, &w->auditor_sup, &w->client_auditor, &w->auditor_client};
+
+	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+		cleanup_fdp(all[i]);
+		*all[i] = -1;
+	}
+}
+
+static void set_blocked(int how)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGCHLD);
+	sigprocmask(how, &set, NULL);
+}
+
+void launch_block_signals(void)
+{
+	set_blocked(SIG_BLOCK);
+}
+
+void launch_unblock_signals(void)
+{
+	set_blocked(SIG_UNBLOCK);
+}
+
+int launch_auditor(struct wiring *w, int dir_fd, pid_t *ret, struct err *e)
+{
+	pid_t pid = fork();
+
+	if (pid < 0)
+		return err_errno(e, errno, "audit", "fork the auditor");
+	if (pid == 0) {
+		struct auditor_config config = {
+		    .supervisor_fd = w->auditor_sup,
+		    .client_fds = {w->auditor_client},
+		    .clients = 1,
+		    .dir_fd = dir_fd,
+		    .uid = UID_AUDITOR,
+		    .gid = UID_AUDITOR,
+		};
+
+		/* The others' ends must close with the others: an end of stream is how each process learns of a death. */
+		w->auditor_sup = w->auditor_client = -1;
+		wiring_close(w);
+		/* A terminal's ^C is for the parent; the auditor leaves when its supervisor does, with everything written. */
+		signal(SIGINT, SIG_IGN);
+		signal(SIGTERM, SIG_IGN);
+		log_init("auditor", LOG_LVL_INFO);
+		_exit(auditor_main(&config));
+	}
+	cleanup_fdp(&w->auditor_sup);
+	cleanup_fdp(&w->auditor_client);
+	w->auditor_sup = w->auditor_client = -1;
+	*ret = pid;
+	return 0;
+}
+
+int launch_state_dir(const char *path, int *ret_fd, struct err *e)
+{
+	char part[PATH_MAX];
+	int fd;
+
+	if ((size_t)snprintf(part, sizeof part, "%s", path) >= sizeof part)
+		return err_set(e, ENAMETOOLONG, "--state-dir", "the path is too long");
+	for (char *p = part + 1; *p; p++)
+		if (*p == '/') {
+			*p = 0;
+			if (mkdir(part, 0755) < 0 && errno != EEXIST)
+				return err_errno(e, errno, "--state-dir", "make %s", part);
+			*p = '/';
+		}
+	if (mkdir(part, 0700) < 0 && errno != EEXIST)
+		return err_errno(e, errno, "--state-dir", "make %s", path);
+	fd = open(part, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return err_errno(e, errno, "--state-dir", "open %s", path);
+	*ret_fd = fd;
+	return 0;
+}
+
+int launch_memory_dir(int *ret_fd, struct err *e)
+{
+	_cleanup_fd_ int fs = fsopen("tmpfs", FSOPEN_CLOEXEC);
+	int fd;
+
+	if (fs < 0 || fsconfig(fs, FSCONFIG_SET_STRING, "mode", "700", 0) < 0 || fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+		return err_errno(e, errno, "audit", "make a directory in memory");
+	fd = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+	if (fd < 0)
+		return err_errno(e, errno, "audit", "mount a directory in memory");
+	*ret_fd = fd;
+	return 0;
+}
+
+int launch_policy(const char *path, struct policy *ret, struct err *e)
+{
+	_cleanup_file_ FILE *f = NULL;
+	_cleanup_free_ char *text = NULL;
+	size_t n;
+	int rc;
+
+	if (!path) {
+		*ret = *policy_snippet();
+		return 0;
+	}
+	f = fopen(path, "re");
+	if (!f)
+		return err_errno(e, errno, "--policy", "open %s", path);
+	text = malloc(LIMIT_POLICY_BYTES + 1);
+	if (!text)
+		return err_set(e, ENOMEM, "--policy", "out of memory");
+	n = fread(text, 1, LIMIT_POLICY_BYTES + 1, f);
+	if (ferror(f))
+		return err_errno(e, EIO, "--policy", "read %s", path);
+	if (n > LIMIT_POLICY_BYTES)
+		return err_set(e, E2BIG, "--policy", "%s is over %d bytes", path, (int)LIMIT_POLICY_BYTES);
+	rc = policy_parse(text, n, ret, e);
+	return rc < 0 ? err_wrap(e, "policy %s", path) : 0;
+}
+
+int launch_step(const char *name, enum plan_step *ret, struct err *e)
+{
+	enum plan_step step = plan_step_by_name(name);
+
+	if (step == STEP_NONE)
+		return err_set(e, EINVAL, "", "no step \"%s\"; --list-steps lists them", name);
+	*ret = step;
+	return 0;
+}

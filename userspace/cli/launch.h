@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Starting Weir's processes around a supervisor: shared by `serve`, `run` and `doctor`. */
+#ifndef WEIR_CLI_LAUNCH_H
+#define WEIR_CLI_LAUNCH_H
+
+#include <sys/types.h>
+
+#include "core/err.h"
+#include "supervisor/supervisor.h"
+
+/* The sockets between supervisor, client and auditor; -1 once handed over. */
+struct wiring {
+	int sup_client, client_sup;   /* run protocol */
+	int sup_auditor, auditor_sup; /* notes */
+	int client_auditor, auditor_client; /* queries */
+};
+
+int wiring_make(struct wiring *w, struct err *e);
+void wiring_close(struct wiring *w);
+
+/* Forks the auditor on state directory `dir_fd`. Its ends are closed here. */
+int launch_auditor(struct wiring *w, int dir_fd, pid_t *ret, struct err *e);
+
+/* Blocks SIGTERM, SIGINT and SIGCHLD, as supervisor_run() expects. Children of ours undo it. */
+void launch_block_signals(void);
+void launch_unblock_signals(void);
+
+/* Makes the directory (0700, and its parents) if it is missing, and opens it. */
+int launch_state_dir(const char *path, int *ret_fd, struct err *e);
+
+/* A directory in memory that no path leads to: it is gone with its last descriptor. */
+int launch_memory_dir(int *ret_fd, struct err *e);
+
+/* Reads a policy file; NULL means the embedded default. */
+int launch_policy(const char *path, struct policy *ret, struct err *e);
+
+/* Parses a step's name for the test switches; an unknown one is an error that lists them. */
+int launch_step(const char *name, enum plan_step *ret, struct err *e);
+
+#endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/audit_cmd.h"
+#include "cli/cli.h"
+#include "core/log.h"
+
+static const struct command {
+	const char *name;
+	int (*fn)(int argc, char **argv);
+	const char *help;
+} commands[] = {
+    {"serve", serve_cmd, "run the service: warm sandboxes behind an HTTP API"},
+    {"run", run_cmd, "run one snippet in a sandbox, no service needed"},
+    {"audit", audit_cmd, "what runs did: every attempt to reach the network"},
+    {"doctor", doctor_cmd, "try what this host can enforce, and say what to mend"},
+    {"uninstall", uninstall_cmd, "remove every pin, cgroup, mount and file Weir ever made"},
+};
+
+#define COMMANDS (sizeof commands / sizeof commands[0])
+
+static void usage(FILE *to)
+{
+	fprintf(to, "usage: weir COMMAND [OPTION…]\n\nWeir runs untrusted Python in single-use sandboxes, and enforces and audits what they may send.\n\n");
+	for (size_t i = 0; i < COMMANDS; i++)
+		fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].help);
+	fprintf(to, "\nexamples:\n"
+		    "  sudo weir run -c 'print(6*7)'\n"
+		    "  sudo weir serve --dev-token \"$(openssl rand -hex 32)\"\n"
+		    "  sudo weir doctor\n\n"
+		    "`weir COMMAND --help` says more; `weir --version` prints the version.\n");
+}
+
+int cli_fail(const struct err *e)
+{
+	fprintf(stderr, "weir: %s%s%s\n", e->where, e->where[0] ? ": " : "", e->msg);
+	return EXIT_WEIR;
+}
+
+int cli_need_root(struct err *e)
+{
+	if (geteuid() == 0)
+		return 0;
+	return err_set(e, EPERM, "", "this needs root: it loads eBPF programs and makes cgroups and namespaces (try sudo)");
+}
+
+int main(int argc, char **argv)
+{
+	static char name[64];
+
+	log_init("weir", LOG_LVL_INFO);
+	signal(SIGPIPE, SIG_IGN);
+	if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+		usage(argc < 2 ? stderr : stdout);
+		return argc < 2 ? 2 : 0;
+	}
+	if (!strcmp(argv[1], "--version")) {
+		puts("weir " WEIR_VERSION);
+		return 0;
+	}
+	for (size_t i = 0; i < COMMANDS; i++)
+		if (!strcmp(argv[1], commands[i].name)) {
+			snprintf(name, sizeof name, "weir %s", commands[i].name);
+			argv[1] = name;
+			return commands[i].fn(argc - 1, argv + 1);
+		}
+	fprintf(stderr, "weir: no command \"%s\"\n\n", argv[1]);
+	usage(stderr);
+	return 2;
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `weir uninstall`: what Weir ever made, away. */
+#include <argp.h>
+#include <errno.h>
+#include <ftw.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "supervisor/supervisor.h"
+
+struct options {
+	const char *state_dir;
+	bool keep_state;
+};
+
+static const struct argp_option option_table[] = {
+    {"state-dir", 's', "DIR", 0, "the state directory to remove (default " DEFAULT_STATE_DIR ")", 0},
+    {"keep-state", 'k', 0, 0, "keep it: the audit records stay", 0},
+    {0},
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct options *o = state->input;
+
+	switch (key) {
+	case 's':
+		o->state_dir = arg;
+		return 0;
+	case 'k':
+		o->keep_state = true;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const char doc[] = "Remove every pin, cgroup, mount and file that Weir ever made on this host, audit records included."
+			  "\vStop running services first: an instance that is alive is left alone, and this then fails.\n"
+			  "Configuration in /etc/weir was written by you, and stays.";
+static const struct argp argp = {option_table, parse, NULL, doc, NULL, NULL, NULL};
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	return remove(path) < 0 && errno != ENOENT ? -1 : 0;
+}
+
+/* Only a directory that holds what ours hold: a mistyped --state-dir must not empty somebody's home. */
+static int remove_state(const char *dir, struct err *e)
+{
+	char path[4096];
+
+	snprintf(path, sizeof path, "%s/audit", dir);
+	if (access(path, F_OK) == 0 && nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT) < 0)
+		return err_errno(e, errno, "", "remove %s", path);
+	if (rmdir(dir) < 0 && errno != ENOENT) {
+		if (errno != ENOTEMPTY)
+			return err_errno(e, errno, "", "remove %s", dir);
+		printf("left %s: it holds files that are not Weir's\n", dir);
+	}
+	return 0;
+}
+
+/* A bpffs that was mounted for our pins and holds nobody else's. */
+static int remove_pins(struct err *e)
+{
+	if (rmdir(PIN_DIR) < 0 && errno != ENOENT && errno != ENOTDIR)
+		return err_errno(e, errno, "policy", "remove " PIN_DIR);
+	if (access(RUN_DIR "/bpffs", F_OK) == 0 && umount("/sys/fs/bpf") < 0 && errno != EBUSY && errno != EINVAL)
+		return err_errno(e, errno, "policy", "unmount /sys/fs/bpf");
+	return 0;
+}
+
+int uninstall_cmd(int argc, char **argv)
+{
+	struct options o = {.state_dir = DEFAULT_STATE_DIR};
+	struct sweep_result r = {0};
+	struct err e = {0};
+
+	argp_parse(&argp, argc, argv, 0, NULL, &o);
+	if (cli_need_root(&e) < 0 || supervisor_sweep_all(&r, &e) < 0)
+		return cli_fail(&e);
+	if (r.live) {
+		err_set(&e, EBUSY, "", "%u instance(s) of Weir are running; stop them first", r.live);
+		return cli_fail(&e);
+	}
+	if (remove_pins(&e) < 0 || (!o.keep_state && remove_state(o.state_dir, &e) < 0))
+		return cli_fail(&e);
+	if (nftw(RUN_DIR, remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT) < 0 && errno != ENOENT) {
+		err_errno(&e, errno, "", "remove " RUN_DIR);
+		return cli_fail(&e);
+	}
+	printf("removed: %u dead instance(s), %u sandbox(es), %u process(es)%s\n", r.instances, r.sandboxes, r.processes,
+	       o.keep_state ? "; the audit records stay" : "");
+	return 0;
+}

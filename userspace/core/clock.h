@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Time as deadlines need it: nanoseconds of CLOCK_MONOTONIC, never 0. */
+#ifndef WEIR_CORE_CLOCK_H
+#define WEIR_CORE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+#define SECOND_NS 1000000000ull
+
+static inline uint64_t clock_now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts); /* can't fail with this clock */
+	return (uint64_t)ts.tv_sec * SECOND_NS + (uint64_t)ts.tv_nsec;
+}
+
+#endif

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/event.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/dnsname.h"
+#include "core/netaddr.h"
+
+const char *const event_hook_names[WEIR_HOOK_COUNT] = {
+    [WEIR_HOOK_NONE] = "none",	       [WEIR_HOOK_CONNECT4] = "connect4", [WEIR_HOOK_CONNECT6] = "connect6",
+    [WEIR_HOOK_SENDMSG4] = "sendmsg4", [WEIR_HOOK_SENDMSG6] = "sendmsg6", [WEIR_HOOK_EGRESS] = "egress",
+};
+const char *const event_verdict_names[2] = {[WEIR_DENY] = "denied", [WEIR_ALLOW] = "allowed"};
+const char *const event_reason_names[WEIR_REASON_COUNT] = {
+    [WEIR_REASON_DEFAULT] = "default",	   [WEIR_REASON_NO_ENTRY] = "no_entry", [WEIR_REASON_NO_POLICY] = "no_policy",
+    [WEIR_REASON_MALFORMED] = "malformed", [WEIR_REASON_SOCKET] = "socket",
+};
+const char *const event_attribution_names[3] = {
+    [WEIR_ATTR_UNKNOWN] = "unknown",
+    [WEIR_ATTR_CURRENT] = "current",
+    [WEIR_ATTR_SOCKET] = "socket",
+};
+
+const char *event_key_problem(const struct weir_flow_key *key)
+{
+	if (key->hook >= WEIR_HOOK_COUNT || !event_hook_names[key->hook])
+		return "hook";
+	if (key->verdict > WEIR_ALLOW)
+		return "verdict";
+	if (key->reason >= WEIR_REASON_COUNT || !event_reason_names[key->reason])
+		return "reason";
+	if (key->family != 0 && key->family != 4 && key->family != 6)
+		return "family";
+	return NULL;
+}
+
+const char *event_problem(const struct weir_event *event)
+{
+	if (event->attribution > WEIR_ATTR_SOCKET)
+		return "attribution";
+	if (event->dns_len > WEIR_DNS_MAX)
+		return "dns_len";
+	return event_key_problem(&event->key);
+}
+
+json_t *event_u64(uint64_t value)
+{
+	return json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value);
+}
+
+uint64_t event_wall_ns(struct event_clock now, uint64_t boot_ns)
+{
+	uint64_t ago;
+
+	if (boot_ns == 0 || boot_ns > now.boot_ns)
+		return now.wall_ns;
+	ago = now.boot_ns - boot_ns;
+	return ago < now.wall_ns ? now.wall_ns - ago : now.wall_ns;
+}
+
+static unsigned days_in_year(unsigned y)
+{
+	return y % 4 == 0 && (y % 100 != 0 || y % 400 == 0) ? 366 : 365;
+}
+
+void event_time_text(char ret[EVENT_TIME_MAX], uint64_t wall_ns)
+{
+	/* Not gmtime_r(): it may read the time zone file, which a confined process can't. 64 bits end in the year 2554. */
+	static const uint8_t month_days[12] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+	uint64_t s = wall_ns / 1000000000u;
+	unsigned day = (unsigned)(s / 86400), t = (unsigned)(s % 86400), year = 1970, month = 0;
+
+	while (day >= days_in_year(year))
+		day -= days_in_year(year++);
+	for (; month < 11; month++) {
+		unsigned n = month_days[month] + (month == 1 && days_in_year(year) == 366);
+
+		if (day < n)
+			break;
+		day -= n;
+	}
+	snprintf(ret, EVENT_TIME_MAX, "%04u-%02u-%02uT%02u:%02u:%02u.%09uZ", year, month + 1, day + 1, t / 3600, t / 60 % 60,
+		 t % 60, (unsigned)(wall_ns % 1000000000u));
+}
+
+void event_safe_text(char *ret, size_t size, const char *text, size_t max)
+{
+	static const char hex[] = "0123456789abcdef";
+	size_t out = 0;
+
+	for (size_t i = 0; i < max && text[i]; i++) {
+		unsigned char c = (unsigned char)text[i];
+		bool plain = c >= 0x20 && c < 0x7f && c != '\\';
+
+		if (out + (plain ? 1 : 4) >= size)
+			break;
+		if (plain) {
+			ret[out++] = (char)c;
+			continue;
+		}
+		ret[out++] = '\\';
+		ret[out++] = 'x';
+		ret[out++] = hex[c >> 4];
+		ret[out++] = hex[c & 15];
+	}
+	ret[out] = 0;
+}
+
+static json_t *text_or_null(const char *text)
+{
+	return text[0] ? json_string(text) : json_null();
+}
+
+int event_key_json(json_t *into, const struct weir_flow_key *key)
+{
+	unsigned port = (unsigned)(((const uint8_t *)&key->dport_be)[0] << 8 | ((const uint8_t *)&key->dport_be)[1]);
+	char addr[NETADDR_TEXT_MAX], proto[NETPROTO_TEXT_MAX], hash[20];
+	/* A packet without a readable header has no protocol; 0 in one that has a header is a real number. */
+	bool no_proto = key->protocol == 0 && (key->family == 0 || key->reason == WEIR_REASON_MALFORMED);
+	int bad = 0;
+
+	netaddr_text(addr, key->daddr, key->family);
+	snprintf(hash, sizeof hash, "%016llx", (unsigned long long)key->name_hash);
+	bad |= json_object_set_new(into, "hook", json_string(event_hook_names[key->hook]));
+	bad |= json_object_set_new(into, "verdict", json_string(event_verdict_names[key->verdict]));
+	bad |= json_object_set_new(into, "reason", json_string(event_reason_names[key->reason]));
+	bad |= json_object_set_new(into, "protocol", no_proto ? json_null() : json_string(netproto_text(proto, key->protocol)));
+	bad |= json_object_set_new(into, "address", text_or_null(addr));
+	bad |= json_object_set_new(into, "port", netproto_has_port(key->protocol) ? json_integer(port) : json_null());
+	if (netproto_is_icmp(key->protocol)) {
+		bad |= json_object_set_new(into, "icmp_type", json_integer(port >> 8));
+		bad |= json_object_set_new(into, "icmp_code", json_integer(port & 255));
+	}
+	bad |= json_object_set_new(into, "cgroup", event_u64(key->cgroup));
+	bad |= json_object_set_new(into, "name_hash", json_string(hash));
+	return bad ? -ENOMEM : 0;
+}
+
+static int dns_json(json_t *into, const struct weir_event *event)
+{
+	char buf[DNSTYPE_TEXT_MAX];
+	struct dnsname name;
+	int bad = 0;
+
+	dnsname_decode(&name, event->dns, event->dns_len);
+	bad |= json_object_set_new(into, "dns_name", json_string(name.text));
+	bad |= json_object_set_new(into, "dns_type", json_string(dnstype_text(buf, event->dns_qtype)));
+	if (name.malformed)
+		bad |= json_object_set_new(into, "dns_malformed", json_true());
+	return bad;
+}
+
+int event_json(json_t *into, const struct weir_event *event)
+{
+	bool known = event->attribution != WEIR_ATTR_UNKNOWN;
+	char comm[EVENT_COMM_TEXT_MAX];
+	int bad;
+
+	event_safe_text(comm, sizeof comm, event->comm, sizeof event->comm);
+	bad = event_key_json(into, &event->key);
+	bad |= json_object_set_new(into, "pid", event->pid ? json_integer(event->pid) : json_null());
+	bad |= json_object_set_new(into, "host_pid", event->host_pid ? json_integer(event->host_pid) : json_null());
+	bad |= json_object_set_new(into, "uid", known ? json_integer(event->uid) : json_null());
+	bad |= json_object_set_new(into, "command", text_or_null(comm));
+	bad |= json_object_set_new(into, "attribution", json_string(event_attribution_names[event->attribution]));
+	bad |= json_object_set_new(into, "len", json_integer(event->len));
+	bad |= json_object_set_new(into, "socket_cookie", event_u64(event->socket_cookie));
+	if (event->dns_len)
+		bad |= dns_json(into, event);
+	return bad ? -ENOMEM : 0;
+}
+
+int event_flow_json(json_t *into, const struct weir_flow_key *key, const struct weir_flow *flow, struct event_clock now)
+{
+	char first[EVENT_TIME_MAX], last[EVENT_TIME_MAX];
+	int bad = event_key_json(into, key);
+
+	event_time_text(first, event_wall_ns(now, flow->first_ns));
+	event_time_text(last, event_wall_ns(now, flow->last_ns));
+	bad |= json_object_set_new(into, "count", event_u64(flow->count));
+	bad |= json_object_set_new(into, "bytes", event_u64(flow->bytes));
+	bad |= json_object_set_new(into, "first", json_string(first));
+	bad |= json_object_set_new(into, "last", json_string(last));
+	return bad ? -ENOMEM : 0;
+}

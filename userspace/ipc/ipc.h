@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Messages between Weir's processes: fixed-size structs over SOCK_SEQPACKET, file descriptors beside them.
+ *
+ *   client (api or `weir run`)  -- struct ask -->   supervisor    <-- struct tell --
+ *   supervisor                  -- struct note -->  auditor
+ *   client                      -- struct query --> auditor       <-- struct answer (+ text) --
+ *
+ * All of them come from the same binary, so there is no version field; a message of another size or an unknown type ends
+ * the connection. Strings are NUL-terminated inside their arrays; a receiver checks that (ipc_text_ok).
+ */
+#ifndef WEIR_IPC_IPC_H
+#define WEIR_IPC_IPC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "abi.h"
+
+#define IPC_ID_MAX 48	   /* sandbox-xxxxxxxxxxxxx, and .N for a session's cells */
+#define IPC_PROJECT_MAX 64 /* [a-z0-9-], checked by the client side */
+#define IPC_FDS_MAX 4
+
+/* ---- client -> supervisor ---- */
+enum ask_type {
+	ASK_NONE,
+	ASK_SANDBOX, /* I want a sandbox; answered by TELL_GRANT or TELL_FAIL when there is one (the client keeps the wait limit) */
+	ASK_START,   /* the code is written to the sandbox's socket: open the gate, arm the deadline */
+	ASK_KILL,    /* end this run for `reason`; also withdraws an unanswered ASK_SANDBOX (then there is no answer) */
+	ASK_POOL,    /* answered by TELL_POOL */
+};
+
+/* What ended a run. The order is not a protocol; names are in run_end_names[]. */
+enum run_end {
+	RUN_END_EXIT,
+	RUN_END_SIGNAL,
+	RUN_END_TIMEOUT,
+	RUN_END_MEMORY,
+	RUN_END_OUTPUT,
+	RUN_END_CANCELLED,
+	RUN_END_BROKEN, /* ended before its gate opened, or by a failure of Weir: not a result, an error */
+	RUN_END_COUNT,
+};
+
+struct ask {
+	uint32_t type;
+	uint32_t timeout_s; /* ASK_START: checked again by the supervisor against the limits table */
+	uint64_t req;	    /* chosen by the client, unique among its open requests */
+	uint32_t reason;    /* ASK_KILL: RUN_END_OUTPUT or RUN_END_CANCELLED */
+	uint32_t pad;
+	char project[IPC_PROJECT_MAX]; /* ASK_SANDBOX: for the audit; opaque to the supervisor */
+};
+
+/* ---- supervisor -> client ---- */
+enum tell_type {
+	TELL_NONE,
+	TELL_GRANT, /* three fds: request socket (SOCK_STREAM, write the request here), stdout, stderr (read ends, non-blocking) */
+	TELL_FAIL,  /* no sandbox: could not be built (layer, text) */
+	TELL_END,   /* the run is over: every process of it is dead, the pipes hold what is left of its output and then EOF */
+	TELL_POOL,
+	TELL_STATE, /* sent once after connecting and when it changes: pool counts and whether the policy is verified in force */
+};
+
+struct tell_grant {
+	char sandbox_id[IPC_ID_MAX];
+	char run_id[IPC_ID_MAX];
+	char python[32]; /* version that will run, e.g. "3.12.1" */
+};
+
+struct tell_fail {
+	uint32_t code;	/* errno */
+	uint32_t pad;
+	char layer[24]; /* e.g. "mounts", "seccomp": from the plan's step table */
+	char step[32];
+	char text[256]; /* a sentence for the operator and the client */
+};
+
+struct tell_end {
+	uint32_t end;	      /* enum run_end */
+	int32_t exit_code;    /* contract: CPython's own, 128+n for signal n, 137 memory/output kill, -1 deadline */
+	int32_t signal;	      /* signal number, 0 for none */
+	uint32_t ran;	      /* whether the gate was opened */
+	uint64_t duration_us; /* gate open to main's end */
+	uint64_t cpu_us;
+	uint64_t memory_peak; /* bytes */
+	char cpu_source[24], memory_source[24]; /* e.g. "cgroup2 cpu.stat", "v1 memory.max_usage"; "" when unknown */
+	uint64_t attempts, denied, allowed, unlisted, net_bytes;
+	char detail[128]; /* words, e.g. "memory limit of 512 MiB exceeded"; may be empty */
+};
+
+struct tell_pool {
+	uint32_t size, warm, starting, in_use, waiting;
+	uint32_t ready;	   /* 1: policy verified in force and the pool has been filled */
+	uint64_t served, misses;
+	char not_ready[192]; /* why not, in words; "" when ready */
+};
+
+struct tell {
+	uint32_t type;
+	uint32_t pad;
+	uint64_t req;
+	union {
+		struct tell_grant grant;
+		struct tell_fail fail;
+		struct tell_end end;
+		struct tell_pool pool;
+	};
+};
+
+/*
+ * What the client writes to a sandbox's request socket: this header, then `code_len` bytes of code. The harness reads
+ * it whole before the gate opens. Little-endian as the host is; `magic` guards against a client that lost its place.
+ */
+#define REQUEST_MAGIC 0x52494557u /* "WEIR" */
+struct request_header {
+	uint32_t magic;
+	uint32_t code_len;
+	uint32_t reserved[6]; /* zero */
+};
+
+/* ---- supervisor -> auditor ---- */
+enum note_type {
+	NOTE_NONE,
+	NOTE_RUN_BEGIN, /* gate opened */
+	NOTE_EVENT,	/* first attempt of a flow */
+	NOTE_FLOW,	/* final count of a flow, sent before NOTE_RUN_END */
+	NOTE_RUN_END,
+	NOTE_GAP, /* an earlier instance died: what was found and swept */
+	NOTE_FLUSH, /* shut down: make everything durable, then close */
+};
+
+struct note {
+	uint32_t type;
+	uint32_t pad;
+	char run_id[IPC_ID_MAX]; /* all but GAP and FLUSH; an EVENT nobody claims has "" */
+	char sandbox_id[IPC_ID_MAX];
+	char project[IPC_PROJECT_MAX];
+	uint64_t wall_ns; /* CLOCK_REALTIME when the supervisor wrote this */
+	uint64_t boot_ns; /* CLOCK_BOOTTIME, the same moment */
+	union {
+		struct {
+			char policy[64];
+			uint32_t policy_generation;
+			uint32_t timeout_s;
+			char python[32];
+		} begin;
+		struct weir_event event;
+		struct {
+			struct weir_flow_key key;
+			struct weir_flow count;
+		} flow;
+		struct tell_end end;
+		struct {
+			uint32_t sandboxes, processes; /* found alive and killed */
+			uint32_t events;	       /* drained from the old ring */
+			uint32_t pad;
+			uint64_t ring_lost; /* events the old ring could not take */
+			uint64_t last_boot_ns; /* time of the newest drained event, 0 for none */
+			char instance[32];
+			char text[160];
+		} gap;
+	};
+};
+
+/* ---- client -> auditor, and back ---- */
+enum query_type {
+	QUERY_NONE,
+	QUERY_SUMMARY, /* the `egress` object of a run's answer; waits for the run's NOTE_RUN_END */
+	QUERY_RUN,     /* the whole record of one run, for GET /v1/runs/{run_id}/audit */
+};
+
+struct query {
+	uint32_t type;
+	uint32_t pad;
+	uint64_t req;
+	char run_id[IPC_ID_MAX];
+	char project[IPC_PROJECT_MAX]; /* "" sees every project; else a run of another project is not found */
+};
+
+/*
+ * Followed in the same message by `len` bytes of JSON when it fits ANSWER_INLINE_MAX, else a memfd (sealed, `len` bytes)
+ * comes along.
+ */
+#define ANSWER_INLINE_MAX 32768
+struct answer {
+	uint32_t status; /* 0, or an errno: ENOENT not found, ETIMEDOUT the run's end was never recorded */
+	uint32_t len;
+	uint64_t req;
+};
+
+extern const char *const run_end_names[RUN_END_COUNT];
+
+/* A connected SEQPACKET pair, close-on-exec, both non-blocking, with send buffers of at least `bytes`. Returns 0 or -errno. */
+int ipc_pair(int ret[2], int bytes);
+
+/*
+ * Sends one message with up to IPC_FDS_MAX fds (which stay the caller's). Returns 0, -EAGAIN when the peer is slow, -EPIPE
+ * when it is gone.
+ */
+int ipc_send(int sock, const void *msg, size_t len, const int *fds, size_t nfds);
+
+/*
+ * Receives one message into buf (at most len bytes). Returns its length, 0 at end of stream, -EAGAIN when there is none,
+ * -EMSGSIZE when it was longer. *nfds: room in fds on entry, received on return; fds are close-on-exec and the caller's.
+ * Fds beyond the room are closed. fds and nfds may both be NULL: then any fd is closed.
+ */
+ssize_t ipc_recv(int sock, void *buf, size_t len, int *fds, size_t *nfds);
+
+/* Whether the array holds a terminator. */
+bool ipc_text_ok(const char *text, size_t size);
+
+#endif

@@ -1,0 +1,582 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/guard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "core/cleanup.h"
+#include "guard.skel.h"
+
+#define LAYER "policy"
+#define BPFFS "/sys/fs/bpf"
+#define BPFFS_MAGIC 0xcafe4a11L
+/* With more programs than this on one hook, guard_verify() could miss ours; it fails then. */
+#define EFFECTIVE_MAX 64
+/* Before 6.4 a verifier log that does not fit hides the reason behind ENOSPC. Untouched pages cost nothing. */
+#define VERIFIER_LOG_BYTES (16UL << 20)
+
+/* What is attached where, and the name of each link's pin. */
+static const struct hook {
+	const char *prog;
+	const char *pin;
+	enum bpf_attach_type type;
+} hooks[] = {
+    {"weir_connect4", "link_connect4", BPF_CGROUP_INET4_CONNECT}, {"weir_connect6", "link_connect6", BPF_CGROUP_INET6_CONNECT},
+    {"weir_sendmsg4", "link_sendmsg4", BPF_CGROUP_UDP4_SENDMSG},  {"weir_sendmsg6", "link_sendmsg6", BPF_CGROUP_UDP6_SENDMSG},
+    {"weir_egress", "link_egress", BPF_CGROUP_INET_EGRESS},
+};
+#define HOOKS (sizeof hooks / sizeof *hooks)
+
+enum map_index { MAP_SANDBOXES, MAP_POLICIES, MAP_FLOWS, MAP_EVENTS, MAP_STATS, MAP_STRANGERS, MAPS };
+
+/* Pinned under the same names. The others (settings, socket storage) live as long as the programs do. */
+static const char *const map_names[MAPS] = {"sandboxes", "policies", "flows", "events", "stats", "strangers"};
+
+struct guard {
+	int maps[MAPS];
+	int links[HOOKS];
+	uint32_t prog_ids[HOOKS];
+	struct ring_buffer *ring;
+	struct weir_sandbox *strangers; /* shared with the kernel programs */
+	/* Of the drain that is running. */
+	int budget;
+	int drained;
+	void (*cb)(void *ctx, const struct weir_event *ev);
+	void *ctx;
+};
+
+/* ---- loading: libbpf is quiet, its last words explain a failure ---- */
+
+static char last_words[192];
+
+__attribute__((format(printf, 2, 0))) static int hear(enum libbpf_print_level lvl, const char *fmt, va_list ap)
+{
+	if (lvl == LIBBPF_WARN) {
+		vsnprintf(last_words, sizeof last_words, fmt, ap);
+		last_words[strcspn(last_words, "\n")] = '\0';
+	}
+	return 0;
+}
+
+/* The verifier says why on its last line but the statistics. Cuts `log` up; "" when it holds nothing. */
+static const char *verdict_line(char *log)
+{
+	const char *why = "";
+	char *save, *line;
+
+	for (line = strtok_r(log, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+		if (!strncmp(line, "processed ", 10) || !strncmp(line, "verification time", 17) ||
+		    !strncmp(line, "stack depth", 11))
+			continue;
+		why = line;
+	}
+	return why;
+}
+
+static uint64_t cgroup_id(int fd)
+{
+	struct {
+		struct file_handle h;
+		uint64_t id;
+	} fh = {.h.handle_bytes = sizeof fh.id};
+	int mount_id;
+
+	return name_to_handle_at(fd, "", &fh.h, &mount_id, AT_EMPTY_PATH) == 0 ? fh.id : 0;
+}
+
+static struct guard_bpf *open_programs(char *log, struct err *e)
+{
+	LIBBPF_OPTS(bpf_object_open_opts, opts, .kernel_log_buf = log, .kernel_log_size = VERIFIER_LOG_BYTES);
+	struct guard_bpf *s;
+
+	last_words[0] = log[0] = '\0';
+	libbpf_set_print(hear);
+	s = guard_bpf__open_opts(&opts);
+	if (!s)
+		err_set(e, errno ? errno : EIO, LAYER, "opening the kernel programs failed: %s", last_words);
+	return s;
+}
+
+/* Everything the programs are told before they are verified; also of a probe, so that it loads what guard_create() would. */
+static int configure(struct guard_bpf *s, unsigned level, uint64_t root, struct err *e)
+{
+	uint64_t key[2];
+
+	if (getrandom(key, sizeof key, 0) != sizeof key)
+		return err_errno(e, errno, LAYER, "no random key");
+	s->rodata->level = level;
+	s->rodata->root_level = level - 1;
+	s->rodata->root_cgroup = root;
+	s->rodata->name_key[0] = key[0];
+	s->rodata->name_key[1] = key[1];
+	s->rodata->current_by_helper =
+	    libbpf_probe_bpf_helper(BPF_PROG_TYPE_CGROUP_SKB, BPF_FUNC_get_current_ancestor_cgroup_id, NULL) == 1;
+	return 0;
+}
+
+static int load(struct guard_bpf *s, char *log, struct err *e)
+{
+	int rc = guard_bpf__load(s);
+	const char *why;
+
+	if (!rc)
+		return 0;
+	why = verdict_line(log);
+	return err_errno(e, -rc, LAYER, "the kernel refused a program (%s)", *why ? why : last_words);
+}
+
+/* ---- pins ---- */
+
+static int pin_path(char ret[PATH_MAX], const char *dir, const char *name, struct err *e)
+{
+	if (snprintf(ret, PATH_MAX, "%s/%s", dir, name) >= PATH_MAX)
+		return err_set(e, ENAMETOOLONG, LAYER, "the pin directory's name is too long");
+	return 0;
+}
+
+static int is_bpffs(const char *path)
+{
+	struct statfs fs;
+
+	return statfs(path, &fs) == 0 && (unsigned long)fs.f_type == BPFFS_MAGIC;
+}
+
+static int make_parents(const char *dir, struct err *e)
+{
+	char path[PATH_MAX], *p;
+
+	if (snprintf(path, sizeof path, "%s", dir) >= (int)sizeof path)
+		return err_set(e, ENAMETOOLONG, LAYER, "the pin directory's name is too long");
+	for (p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {
+		*p = '\0';
+		if (mkdir(path, 0700) < 0 && errno != EEXIST)
+			return err_errno(e, errno, LAYER, "cannot make %s", path);
+		*p = '/';
+	}
+	return 0;
+}
+
+static int make_pin_dir(const char *dir, struct err *e)
+{
+	int rc;
+
+	if (!strncmp(dir, BPFFS "/", sizeof BPFFS) && !is_bpffs(BPFFS) &&
+	    mount("bpf", BPFFS, "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700") < 0)
+		return err_errno(e, errno, LAYER, "mounting a bpf file system at %s failed; mount one there", BPFFS);
+	rc = make_parents(dir, e);
+	if (rc < 0)
+		return rc;
+	if (mkdir(dir, 0700) < 0)
+		return err_errno(e, errno, LAYER, "cannot make the pin directory %s", dir);
+	if (!is_bpffs(dir)) {
+		rmdir(dir);
+		return err_set(e, EINVAL, LAYER, "%s is not on a bpf file system: nothing can be pinned there", dir);
+	}
+	return 0;
+}
+
+static int pin(int fd, const char *dir, const char *name, struct err *e)
+{
+	char path[PATH_MAX];
+	int rc = pin_path(path, dir, name, e);
+
+	if (rc < 0)
+		return rc;
+	if (bpf_obj_pin(fd, path) < 0)
+		return err_errno(e, errno, LAYER, "pinning %s failed", path);
+	return 0;
+}
+
+int guard_unpin(const char *pin_dir, struct err *e)
+{
+	_cleanup_dir_ DIR *d = opendir(pin_dir);
+	struct dirent *de;
+
+	if (!d)
+		return errno == ENOENT ? 0 : err_errno(e, errno, LAYER, "cannot open %s", pin_dir);
+	while ((de = readdir(d))) {
+		if (!strcmp(de->d_name, ".") || !strcmp(de->d_name, ".."))
+			continue;
+		if (unlinkat(dirfd(d), de->d_name, 0) < 0 && errno != ENOENT)
+			return err_errno(e, errno, LAYER, "cannot remove the pin %s/%s", pin_dir, de->d_name);
+	}
+	if (rmdir(pin_dir) < 0 && errno != ENOENT)
+		return err_errno(e, errno, LAYER, "cannot remove %s", pin_dir);
+	return 0;
+}
+
+/* ---- life ---- */
+
+static struct guard *guard_new(struct err *e)
+{
+	struct guard *g = calloc(1, sizeof *g);
+	size_t i;
+
+	if (!g) {
+		err_set(e, ENOMEM, LAYER, "out of memory");
+		return NULL;
+	}
+	for (i = 0; i < MAPS; i++)
+		g->maps[i] = -1;
+	for (i = 0; i < HOOKS; i++)
+		g->links[i] = -1;
+	return g;
+}
+
+struct guard *guard_free(struct guard *g)
+{
+	size_t i;
+
+	if (!g)
+		return NULL;
+	ring_buffer__free(g->ring);
+	if (g->strangers)
+		munmap(g->strangers, (size_t)sysconf(_SC_PAGESIZE));
+	for (i = 0; i < MAPS; i++)
+		cleanup_fdp(&g->maps[i]);
+	for (i = 0; i < HOOKS; i++)
+		cleanup_fdp(&g->links[i]);
+	free(g);
+	return NULL;
+}
+
+static void cleanup_guardp(struct guard **g)
+{
+	guard_free(*g);
+}
+#define _cleanup_guard_ __attribute__((cleanup(cleanup_guardp)))
+
+/* The first event with nothing left of the budget stays; libbpf counts one as taken when its callback has it. */
+static int on_event(void *ctx, void *data, size_t size)
+{
+	struct guard *g = ctx;
+
+	if (size >= sizeof(struct weir_event))
+		g->cb(g->ctx, data);
+	return ++g->drained < g->budget ? 0 : -ECANCELED;
+}
+
+/* With maps and links open: what reading needs. */
+static int finish(struct guard *g, struct err *e)
+{
+	void *shared;
+	size_t i;
+
+	for (i = 0; i < HOOKS; i++) {
+		struct bpf_link_info info = {0};
+		uint32_t len = sizeof info;
+
+		if (bpf_obj_get_info_by_fd(g->links[i], &info, &len) < 0)
+			return err_errno(e, errno, LAYER, "cannot read the link of %s", hooks[i].prog);
+		g->prog_ids[i] = info.prog_id;
+	}
+	shared = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_SHARED, g->maps[MAP_STRANGERS], 0);
+	if (shared == MAP_FAILED)
+		return err_errno(e, errno, LAYER, "cannot map the account of unlisted cgroups");
+	g->strangers = shared;
+	g->ring = ring_buffer__new(g->maps[MAP_EVENTS], on_event, g, NULL);
+	if (!g->ring)
+		return err_errno(e, errno, LAYER, "cannot map the ring of events");
+	return 0;
+}
+
+static int keep_maps(struct guard *g, const struct guard_bpf *s, struct err *e)
+{
+	size_t i;
+
+	for (i = 0; i < MAPS; i++) {
+		g->maps[i] = fcntl(bpf_object__find_map_fd_by_name(s->obj, map_names[i]), F_DUPFD_CLOEXEC, 3);
+		if (g->maps[i] < 0)
+			return err_errno(e, errno, LAYER, "map %s", map_names[i]);
+	}
+	return 0;
+}
+
+static int attach(struct guard *g, const struct guard_bpf *s, int cgroup_fd, struct err *e)
+{
+	size_t i;
+
+	for (i = 0; i < HOOKS; i++) {
+		int prog = bpf_program__fd(bpf_object__find_program_by_name(s->obj, hooks[i].prog));
+
+		g->links[i] = bpf_link_create(prog, cgroup_fd, hooks[i].type, NULL);
+		if (g->links[i] < 0)
+			return err_errno(e, errno, LAYER, "attaching %s to the cgroup failed", hooks[i].prog);
+	}
+	return 0;
+}
+
+static int pin_all(const struct guard *g, const char *dir, struct err *e)
+{
+	size_t i;
+	int rc = 0;
+
+	for (i = 0; i < MAPS && rc == 0; i++)
+		rc = pin(g->maps[i], dir, map_names[i], e);
+	for (i = 0; i < HOOKS && rc == 0; i++)
+		rc = pin(g->links[i], dir, hooks[i].pin, e);
+	return rc;
+}
+
+static int create_in(struct guard *g, const struct guard_bpf *s, const struct guard_opts *opts, struct err *e)
+{
+	int rc = keep_maps(g, s, e);
+
+	if (rc == 0)
+		rc = attach(g, s, opts->cgroup_fd, e);
+	if (rc == 0)
+		rc = finish(g, e);
+	if (rc == 0)
+		rc = make_pin_dir(opts->pin_dir, e);
+	if (rc < 0)
+		return rc;
+	rc = pin_all(g, opts->pin_dir, e);
+	if (rc < 0)
+		guard_unpin(opts->pin_dir, NULL);
+	return rc;
+}
+
+int guard_create(struct guard **ret, const struct guard_opts *opts, struct err *e)
+{
+	_cleanup_guard_ struct guard *g = guard_new(e);
+	_cleanup_free_ char *log = malloc(VERIFIER_LOG_BYTES);
+	uint64_t root = cgroup_id(opts->cgroup_fd);
+	struct guard_bpf *s;
+	int rc;
+
+	if (!g || !log)
+		return err_set(e, ENOMEM, LAYER, "out of memory");
+	if (!root || opts->level < 1)
+		return err_set(e, EINVAL, LAYER, "the programs need a cgroup of version 2, below its root, to be attached to");
+	s = open_programs(log, e);
+	if (!s)
+		return -(errno ? errno : EIO);
+	rc = configure(s, opts->level, root, e);
+	if (rc == 0)
+		rc = load(s, log, e);
+	if (rc == 0)
+		rc = create_in(g, s, opts, e);
+	guard_bpf__destroy(s);
+	if (rc < 0)
+		return rc;
+	*ret = TAKE_PTR(g);
+	return 0;
+}
+
+static int open_pin(int *ret, const char *dir, const char *name, struct err *e)
+{
+	char path[PATH_MAX];
+	int rc = pin_path(path, dir, name, e);
+
+	if (rc < 0)
+		return rc;
+	*ret = bpf_obj_get(path);
+	if (*ret < 0)
+		return err_errno(e, errno, LAYER, "cannot open the pin %s", path);
+	return 0;
+}
+
+int guard_adopt(struct guard **ret, const char *pin_dir, struct err *e)
+{
+	_cleanup_guard_ struct guard *g = guard_new(e);
+	size_t i;
+	int rc = 0;
+
+	if (!g)
+		return -ENOMEM;
+	for (i = 0; i < MAPS && rc == 0; i++)
+		rc = open_pin(&g->maps[i], pin_dir, map_names[i], e);
+	for (i = 0; i < HOOKS && rc == 0; i++)
+		rc = open_pin(&g->links[i], pin_dir, hooks[i].pin, e);
+	if (rc == 0)
+		rc = finish(g, e);
+	if (rc < 0)
+		return rc;
+	*ret = TAKE_PTR(g);
+	return 0;
+}
+
+/* ---- is it in force ---- */
+
+int guard_verify(const struct guard *g, int cgroup_fd, struct err *e)
+{
+	size_t i;
+
+	for (i = 0; i < HOOKS; i++) {
+		uint32_t ids[EFFECTIVE_MAX], n = EFFECTIVE_MAX, at;
+
+		if (bpf_prog_query(cgroup_fd, hooks[i].type, BPF_F_QUERY_EFFECTIVE, NULL, ids, &n) < 0)
+			return err_errno(e, errno, LAYER, "cannot ask which programs are in force");
+		for (at = 0; at < n && ids[at] != g->prog_ids[i]; at++)
+			;
+		if (at == n)
+			return err_set(e, ENOLINK, LAYER, "%s is not in force on this cgroup", hooks[i].prog);
+	}
+	return 0;
+}
+
+/* ---- policies and sandboxes ---- */
+
+int guard_set_policy(struct guard *g, uint32_t id, const struct weir_policy *p, struct err *e)
+{
+	struct weir_policy old, next = *p;
+
+	if (id >= WEIR_POLICIES_MAX)
+		return err_set(e, EINVAL, LAYER, "policy slot %u: there are %d", id, WEIR_POLICIES_MAX);
+	if (bpf_map_lookup_elem(g->maps[MAP_POLICIES], &id, &old) < 0)
+		return err_errno(e, errno, LAYER, "cannot read policy slot %u", id);
+	next.generation = old.generation + 1;
+	if (bpf_map_update_elem(g->maps[MAP_POLICIES], &id, &next, BPF_ANY) < 0)
+		return err_errno(e, errno, LAYER, "cannot write policy slot %u", id);
+	return 0;
+}
+
+int guard_set_sandbox(struct guard *g, uint64_t cgroup, uint32_t policy, uint32_t flags, struct err *e)
+{
+	struct weir_sandbox sb = {.policy = policy, .flags = flags};
+
+	if (policy >= WEIR_POLICIES_MAX)
+		return err_set(e, EINVAL, LAYER, "policy slot %u: there are %d", policy, WEIR_POLICIES_MAX);
+	if (bpf_map_update_elem(g->maps[MAP_SANDBOXES], &cgroup, &sb, BPF_ANY) == 0)
+		return 0;
+	if (errno == E2BIG)
+		return err_set(e, ENOSPC, LAYER, "%d cgroups are governed already", WEIR_SANDBOXES_MAX);
+	return err_errno(e, errno, LAYER, "cannot enter the cgroup");
+}
+
+int guard_get_sandbox(const struct guard *g, uint64_t cgroup, struct weir_sandbox *ret, struct err *e)
+{
+	struct weir_sandbox sb;
+
+	if (bpf_map_lookup_elem(g->maps[MAP_SANDBOXES], &cgroup, &sb) < 0)
+		return err_errno(e, errno, LAYER, "cannot read the cgroup's entry");
+	*ret = sb;
+	return 0;
+}
+
+int guard_del_sandbox(struct guard *g, uint64_t cgroup, struct err *e)
+{
+	if (bpf_map_delete_elem(g->maps[MAP_SANDBOXES], &cgroup) < 0)
+		return err_errno(e, errno, LAYER, "cannot remove the cgroup's entry");
+	return 0;
+}
+
+/* ---- flows and events ---- */
+
+int guard_get_flow(const struct guard *g, const struct weir_flow_key *key, struct weir_flow *ret)
+{
+	struct weir_flow f;
+
+	if (bpf_map_lookup_elem(g->maps[MAP_FLOWS], key, &f) < 0)
+		return -errno;
+	*ret = f;
+	return 0;
+}
+
+int guard_del_flow(struct guard *g, const struct weir_flow_key *key)
+{
+	if (bpf_map_delete_elem(g->maps[MAP_FLOWS], key) < 0)
+		return -errno;
+	/* Cgroups without an entry share one allowance; what is swept can be used again. */
+	if (key->reason == WEIR_REASON_NO_ENTRY)
+		__atomic_fetch_sub(&g->strangers->flows, 1, __ATOMIC_RELAXED);
+	return 0;
+}
+
+int guard_sweep_flows(struct guard *g, uint64_t cgroup)
+{
+	struct weir_flow_key key, next;
+	int swept = 0, more = bpf_map_get_next_key(g->maps[MAP_FLOWS], NULL, &key) == 0;
+
+	/* The successor is asked for while the key is still there: after a deletion the walk would start again. */
+	while (more) {
+		more = bpf_map_get_next_key(g->maps[MAP_FLOWS], &key, &next) == 0;
+		if (key.cgroup == cgroup && guard_del_flow(g, &key) == 0)
+			swept++;
+		key = next;
+	}
+	return swept;
+}
+
+int guard_ring_fd(const struct guard *g)
+{
+	return ring_buffer__epoll_fd(g->ring);
+}
+
+int guard_drain(struct guard *g, int budget, void (*cb)(void *ctx, const struct weir_event *ev), void *ctx)
+{
+	int rc;
+
+	if (budget <= 0)
+		return 0;
+	g->budget = budget;
+	g->drained = 0;
+	g->cb = cb;
+	g->ctx = ctx;
+	rc = ring_buffer__consume(g->ring);
+	return rc < 0 && rc != -ECANCELED ? rc : g->drained;
+}
+
+int guard_stats(const struct guard *g, uint64_t ret[WEIR_STAT_COUNT], struct err *e)
+{
+	int cpus = libbpf_num_possible_cpus(), cpu;
+	_cleanup_free_ uint64_t *each = cpus > 0 ? calloc((size_t)cpus, sizeof *each) : NULL;
+	uint64_t sum[WEIR_STAT_COUNT] = {0};
+	uint32_t i;
+
+	if (!each)
+		return err_set(e, cpus < 0 ? -cpus : ENOMEM, LAYER, "cannot hold a counter for each CPU");
+	for (i = 0; i < WEIR_STAT_COUNT; i++) {
+		if (bpf_map_lookup_elem(g->maps[MAP_STATS], &i, each) < 0)
+			return err_errno(e, errno, LAYER, "cannot read counter %u", i);
+		for (cpu = 0; cpu < cpus; cpu++)
+			sum[i] += each[cpu];
+	}
+	memcpy(ret, sum, sizeof sum);
+	return 0;
+}
+
+/* ---- doctor ---- */
+
+static int probe_one(size_t which, char *log, struct err *e)
+{
+	struct guard_bpf *s = open_programs(log, e);
+	struct bpf_program *p;
+	int rc;
+
+	if (!s)
+		return -EIO;
+	bpf_object__for_each_program(p, s->obj) bpf_program__set_autoload(p, !strcmp(bpf_program__name(p), hooks[which].prog));
+	rc = configure(s, 1, 0, e);
+	if (rc == 0)
+		rc = guard_bpf__load(s);
+	guard_bpf__destroy(s);
+	return rc;
+}
+
+int guard_probe(void (*report)(void *ctx, const char *prog, int rc, const char *why), void *ctx, struct err *e)
+{
+	_cleanup_free_ char *log = malloc(VERIFIER_LOG_BYTES);
+	size_t i;
+
+	if (!log)
+		return err_set(e, ENOMEM, LAYER, "out of memory");
+	for (i = 0; i < HOOKS; i++) {
+		int rc = probe_one(i, log, e);
+		const char *why = rc ? verdict_line(log) : "";
+
+		report(ctx, hooks[i].prog, rc, rc && !*why ? last_words : why);
+	}
+	return 0;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The enforcing programs of one instance: loaded, attached once at the instance's root cgroup, pinned.
+ *
+ * Links and maps are pinned below `pin_dir`, so verdicts hold when every Weir process is dead. One guard belongs to one
+ * process and is not thread-safe. Errors of this module have where = "policy" (the layer) and say what would mend them.
+ */
+#ifndef WEIR_KERNEL_GUARD_H
+#define WEIR_KERNEL_GUARD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "abi.h"
+#include "core/err.h"
+
+struct guard;
+
+struct guard_opts {
+	const char *pin_dir; /* e.g. /sys/fs/bpf/weir/serve; created 0700, must not exist; on a bpffs (mounted if missing) */
+	int cgroup_fd;	     /* the instance's root cgroup (v2): where the programs are attached */
+	unsigned level;	     /* depth of the governed cgroups below the cgroup2 root (root = 0): instance root's depth + 1 */
+};
+
+/* Loads, attaches and pins. On failure nothing stays pinned or attached. */
+int guard_create(struct guard **ret, const struct guard_opts *opts, struct err *e);
+
+/* Opens what an earlier instance pinned, to drain its ring and read its counters; -ENOENT when there are no pins. */
+int guard_adopt(struct guard **ret, const char *pin_dir, struct err *e);
+
+/* Closes fds; pins, links and verdicts stay. NULL-safe, returns NULL. */
+struct guard *guard_free(struct guard *g);
+
+/* Removes every pin below pin_dir and the directory: links without another holder detach. Missing directory is fine. */
+int guard_unpin(const char *pin_dir, struct err *e);
+
+/* Asks the kernel whether each program is effective on `cgroup_fd` (a governed cgroup): not whether we once attached it. */
+int guard_verify(const struct guard *g, int cgroup_fd, struct err *e);
+
+int guard_set_policy(struct guard *g, uint32_t id, const struct weir_policy *p, struct err *e);
+
+/* Adds or replaces the entry (counters start at 0). */
+int guard_set_sandbox(struct guard *g, uint64_t cgroup_id, uint32_t policy, uint32_t flags, struct err *e);
+int guard_get_sandbox(const struct guard *g, uint64_t cgroup_id, struct weir_sandbox *ret, struct err *e);
+int guard_del_sandbox(struct guard *g, uint64_t cgroup_id, struct err *e);
+
+/* A flow's counters, and taking the entry away. -ENOENT without an entry (no error text then). */
+int guard_get_flow(const struct guard *g, const struct weir_flow_key *key, struct weir_flow *ret);
+int guard_del_flow(struct guard *g, const struct weir_flow_key *key);
+
+/* Removes every flow of a cgroup by walking the whole map: for sweeping, not for the run path. Returns how many. */
+int guard_sweep_flows(struct guard *g, uint64_t cgroup_id);
+
+/* Readable (epoll) when events wait. */
+int guard_ring_fd(const struct guard *g);
+
+/* Hands at most `budget` waiting events to `cb`; returns how many, or a negative errno. */
+int guard_drain(struct guard *g, int budget, void (*cb)(void *ctx, const struct weir_event *ev), void *ctx);
+
+/* Sum over CPUs of each enum weir_stat. */
+int guard_stats(const struct guard *g, uint64_t ret[WEIR_STAT_COUNT], struct err *e);
+
+/*
+ * Tries to load each program alone, without attaching, and reports it: for `weir doctor`. `report` is called once per
+ * program with its name, 0 or a negative errno, and the verifier's last line ("" on success).
+ */
+int guard_probe(void (*report)(void *ctx, const char *prog, int rc, const char *why), void *ctx, struct err *e);
+
+#endif

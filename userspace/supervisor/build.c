@@ -1,0 +1,552 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From nothing to a sandbox at its gate: the supervisor's steps of the plan, in the plan's order. */
+#include "supervisor/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/cleanup.h"
+#include "core/log.h"
+
+#define ID_RANDOM 13 /* base 36: 67 bits */
+
+/* The child's ends, only between CHANNELS and CLONE. */
+struct channels {
+	int control, request, gate, out, err;
+	int tasks[CG_CONTROLLERS];
+	int task_count;
+};
+
+static void channels_init(struct channels *c)
+{
+	c->control = c->request = c->gate = c->out = c->err = -1;
+	c->task_count = 0;
+}
+
+static void channels_close(struct channels *c)
+{
+	cleanup_fdp(&c->control);
+	cleanup_fdp(&c->request);
+	cleanup_fdp(&c->gate);
+	cleanup_fdp(&c->out);
+	cleanup_fdp(&c->err);
+	while (c->task_count)
+		close(c->tasks[--c->task_count]);
+}
+
+void box_fail(struct supervisor *s, struct box *b, enum plan_step step, int error, const char *text)
+{
+	if (b->failed_step != STEP_NONE)
+		return;
+	b->failed_step = step;
+	b->failed_errno = error ? error : EIO;
+	snprintf(b->failed_text, sizeof b->failed_text, "%s", text);
+	box_event(s, b, BOX_FAILED);
+}
+
+static int random_id(struct box *b)
+{
+	static const char digits[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+	unsigned char raw[ID_RANDOM * 2];
+	uint32_t uid;
+	size_t n = (size_t)snprintf(b->id, sizeof b->id, "sandbox-");
+	size_t used = 0;
+
+	if (getrandom(raw, sizeof raw, 0) != (ssize_t)sizeof raw || getrandom(&uid, sizeof uid, 0) != (ssize_t)sizeof uid)
+		return -errno;
+	/* Two bytes a digit: the bias of 65536 mod 36 is below one part in a thousand. */
+	for (; used < ID_RANDOM; used++)
+		b->id[n + used] = digits[(raw[2 * used] << 8 | raw[2 * used + 1]) % 36];
+	b->id[n + used] = 0;
+	b->uid = UID_SANDBOX_FIRST + uid % UID_SANDBOX_COUNT;
+	return 0;
+}
+
+static bool uid_taken(const struct supervisor *s, const struct box *b)
+{
+	const struct box *other;
+
+	TAILQ_FOREACH(other, &s->boxes, link)
+		if (other != b && other->uid == b->uid)
+			return true;
+	return false;
+}
+
+/* ---- the steps ---- */
+
+struct build {
+	struct supervisor *s;
+	struct box *b;
+	struct channels ch;
+};
+
+static int do_cgroup2(struct build *x, struct err *e)
+{
+	return cgroup_box_make_v2(&x->b->cgroup, &x->s->cgroups, x->b->id, e);
+}
+
+static const struct cgroup_limits box_limits = {
+    .memory_bytes = LIMIT_MEMORY_BYTES,
+    .cpu_percent = LIMIT_CPU_PERCENT,
+    .pids = LIMIT_PIDS + SANDBOX_PIDS_OWN,
+};
+
+static int do_cgroup2_limits(struct build *x, struct err *e)
+{
+	return cgroup_box_limit_v2(&x->b->cgroup, &x->s->cgroups, &box_limits, e);
+}
+
+static int do_cgroup1(struct build *x, struct err *e)
+{
+	return cgroup_box_make_v1(&x->b->cgroup, &x->s->cgroups, &box_limits, e);
+}
+
+static int do_policy_entry(struct build *x, struct err *e)
+{
+	int rc = guard_set_sandbox(x->s->guard, x->b->cgroup.id, 0, WEIR_SB_PROBE, e);
+
+	x->b->guarded = rc == 0;
+	return rc;
+}
+
+static int do_policy_effective(struct build *x, struct err *e)
+{
+	return guard_verify(x->s->guard, x->b->cgroup.v2_fd, e);
+}
+
+static int pair(int type, int *ours, int *theirs, const char *what, struct err *e)
+{
+	int sv[2];
+
+	/* Theirs blocks: init and the harness have nothing else to do. */
+	if (socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, sv) < 0 || fcntl(sv[0], F_SETFL, O_NONBLOCK) < 0)
+		return err_errno(e, errno, "channels", "make the %s", what);
+	*ours = sv[0];
+	*theirs = sv[1];
+	return 0;
+}
+
+static int out_pipe(int *ours, int *theirs, struct err *e)
+{
+	int p[2];
+
+	if (pipe2(p, O_CLOEXEC) < 0 || fcntl(p[0], F_SETFL, O_NONBLOCK) < 0)
+		return err_errno(e, errno, "channels", "make the output pipes");
+	*ours = p[0];
+	*theirs = p[1];
+	return 0;
+}
+
+static int do_channels(struct build *x, struct err *e)
+{
+	struct box *b = x->b;
+	const int on = 1;
+	int rc = pair(SOCK_SEQPACKET, &b->control.fd, &x->ch.control, "control socket", e);
+
+	if (rc == 0)
+		rc = pair(SOCK_SEQPACKET, &b->gate.fd, &x->ch.gate, "gate", e);
+	if (rc == 0)
+		rc = pair(SOCK_STREAM, &b->request, &x->ch.request, "request socket", e);
+	if (rc == 0)
+		rc = out_pipe(&b->out, &x->ch.out, e);
+	if (rc == 0)
+		rc = out_pipe(&b->err, &x->ch.err, e);
+	/* The gate's first message tells us the payload's pid, from the kernel. */
+	if (rc == 0 && setsockopt(b->gate.fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) < 0)
+		rc = err_errno(e, errno, "channels", "ask for credentials");
+	if (rc == 0) {
+		rc = cgroup_box_tasks(&b->cgroup, x->ch.tasks, e);
+		x->ch.task_count = rc < 0 ? 0 : rc;
+	}
+	return rc < 0 ? rc : 0;
+}
+
+/* In the child, before exec: puts exactly the descriptors of enum init_fd in place. Async-signal-safe calls only. */
+static void __attribute__((noreturn)) become_init(const struct build *x)
+{
+	const struct supervisor *s = x->s;
+	int want[INIT_FD_END], high[INIT_FD_END], n = 0;
+	char *const argv[] = {(char *)"weir-init", NULL};
+	char *const envp[] = {NULL};
+	int program = fcntl(s->init_fd, F_DUPFD_CLOEXEC, 200);
+	sigset_t none;
+
+	want[n++] = x->ch.control;
+	want[n++] = s->filter_fd;
+	want[n++] = s->own_filter_fd;
+	want[n++] = x->ch.request;
+	want[n++] = x->ch.gate;
+	want[n++] = x->ch.out;
+	want[n++] = x->ch.err;
+	for (int i = 0; i < x->ch.task_count; i++)
+		want[n++] = x->ch.tasks[i];
+	for (int i = 0; i < n; i++)
+		high[i] = fcntl(want[i], F_DUPFD_CLOEXEC, 100);
+	for (int i = 0; i < n; i++)
+		if (high[i] < 0 || dup2(high[i], INIT_FD_CONTROL + i) < 0)
+			_exit(125);
+	/* Our terminal, log or whatever 0-2 are stays outside; init itself writes nothing there. */
+	for (int i = 0; i < 3; i++)
+		close(i);
+	if (syscall(SYS_close_range, INIT_FD_CONTROL + n, 199, 0) < 0 || syscall(SYS_close_range, program + 1, ~0u, 0) < 0)
+		_exit(125);
+	for (int sig = 1; sig < NSIG; sig++)
+		signal(sig, SIG_DFL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	syscall(SYS_execveat, program, "", argv, envp, AT_EMPTY_PATH);
+	_exit(125);
+}
+
+static int do_clone(struct build *x, struct err *e)
+{
+	struct box *b = x->b;
+	int pidfd = -1;
+	struct clone_args args = {
+	    .flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD | CLONE_INTO_CGROUP,
+	    .pidfd = (uint64_t)(uintptr_t)&pidfd,
+	    .exit_signal = SIGCHLD,
+	    .cgroup = (uint64_t)b->cgroup.v2_fd,
+	};
+	long pid = syscall(SYS_clone3, &args, sizeof args);
+
+	if (pid == 0)
+		become_init(x);
+	if (pid < 0)
+		return err_errno(e, errno, "namespaces", "clone init into its namespaces and cgroup");
+	b->init_pid = (pid_t)pid;
+	b->pidfd.fd = pidfd;
+	return 0;
+}
+
+static int do_plan(struct build *x, struct err *e)
+{
+	const struct supervisor *s = x->s;
+	struct init_plan p = {
+	    .magic = PLAN_MAGIC,
+	    .uid = x->b->uid,
+	    .gid = x->b->uid,
+	    .init_uid = UID_INIT,
+	    .nofile = LIMIT_OPEN_FILES,
+	    .v1_count = (uint32_t)x->ch.task_count,
+	    .filter_len = s->filter_len,
+	    .own_filter_len = s->own_filter_len,
+	    .tmpfs_bytes = LIMIT_TMPFS_BYTES,
+	    .tmpfs_inodes = LIMIT_TMPFS_INODES,
+	    .fault = s->config.fault,
+	    .skip = s->config.skip,
+	};
+	int rc;
+
+	snprintf(p.stage, sizeof p.stage, "%s", s->stage);
+	snprintf(p.overlay, sizeof p.overlay, "%s", image_overlay(s->image));
+	snprintf(p.interpreter, sizeof p.interpreter, "%s", image_interpreter(s->image));
+	rc = ipc_send(x->b->control.fd, &p, sizeof p, NULL, 0);
+	return rc < 0 ? err_errno(e, -rc, "init", "hand the plan to init") : 0;
+}
+
+static const struct {
+	enum plan_step step;
+	int (*fn)(struct build *x, struct err *e);
+} steps[] = {
+    {STEP_CGROUP2, do_cgroup2},
+    {STEP_CGROUP2_LIMITS, do_cgroup2_limits},
+    {STEP_CGROUP1, do_cgroup1},
+    {STEP_POLICY_ENTRY, do_policy_entry},
+    {STEP_POLICY_EFFECTIVE, do_policy_effective},
+    {STEP_CHANNELS, do_channels},
+    {STEP_CLONE, do_clone},
+    {STEP_PLAN, do_plan},
+};
+
+#ifdef WEIR_TEST_HOOKS
+static bool hook(const struct supervisor *s, enum plan_step step, int *rc, struct err *e)
+{
+	if (s->config.fault == step) {
+		*rc = err_set(e, EIO, plan_steps[step].layer, "made to fail by a test");
+		return true;
+	}
+	*rc = 0;
+	return s->config.skip == step;
+}
+#endif
+
+/* A step of the supervisor that comes after init was started. */
+static int late_step(struct supervisor *s, struct box *b, enum plan_step step, int (*fn)(void *arg, struct err *e), void *arg)
+{
+	struct err e = {0};
+	int rc = 0;
+
+#ifdef WEIR_TEST_HOOKS
+	if (!hook(s, step, &rc, &e))
+#endif
+		rc = fn(arg, &e);
+	if (rc < 0)
+		box_fail(s, b, step, e.code, e.msg);
+	return rc;
+}
+
+/* ---- what init and the harness say ---- */
+
+struct late {
+	struct supervisor *s;
+	struct box *b;
+	const struct init_report *report;
+};
+
+static int do_probe_count(void *arg, struct err *e)
+{
+	struct late *l = arg;
+
+	return verify_probes(l->s, l->b, l->report->probe_errno, e);
+}
+
+static int do_ready(void *arg, struct err *e)
+{
+	(void)arg;
+	(void)e;
+	return 0; /* hearing from the harness is the step */
+}
+
+static int do_verify(void *arg, struct err *e)
+{
+	struct late *l = arg;
+
+	return verify_payload(l->s, l->b, e);
+}
+
+static void maybe_ready(struct supervisor *s, struct box *b)
+{
+	struct late l = {.s = s, .b = b};
+
+	if (!b->started || !b->at_gate || b->state != BOX_BUILDING)
+		return;
+	if (late_step(s, b, STEP_READY, do_ready, &l) < 0 || late_step(s, b, STEP_VERIFY, do_verify, &l) < 0)
+		return;
+	box_event(s, b, BOX_READY);
+}
+
+static void probed(struct supervisor *s, struct box *b, const struct init_report *r)
+{
+	struct late l = {.s = s, .b = b, .report = r};
+	struct err e = {0};
+	int rc;
+
+	if (late_step(s, b, STEP_PROBE_COUNT, do_probe_count, &l) < 0)
+		return;
+	/* Replacing the entry clears the probe flag and sets every counter to zero: from here on attempts are the run's. */
+	rc = guard_set_sandbox(s->guard, b->cgroup.id, 0, 0, &e);
+	if (rc == 0)
+		rc = ipc_send(b->control.fd, "g", 1, NULL, 0);
+	if (rc < 0)
+		box_fail(s, b, STEP_PROBE_COUNT, -rc, e.msg[0] ? e.msg : "init went away");
+}
+
+/* Handles one message of init's; false when there was none. */
+static bool read_control(struct supervisor *s, struct box *b)
+{
+	struct init_report r;
+	ssize_t n = b->control.fd < 0 ? 0 : ipc_recv(b->control.fd, &r, sizeof r, NULL, NULL);
+
+	if (n == -EAGAIN)
+		return false;
+	if (n != (ssize_t)sizeof r) {
+		/* The end of init is told by its pidfd; here there is nothing more to hear. */
+		source_close(s, &b->control);
+		return false;
+	}
+	switch (r.type) {
+	case REPORT_PROBED:
+		probed(s, b, &r);
+		break;
+	case REPORT_FAILED: {
+		char text[200];
+
+		r.detail[sizeof r.detail - 1] = 0;
+		if (r.step >= STEP_COUNT)
+			r.step = STEP_PLAN;
+		snprintf(text, sizeof text, "%s%s%s: %s", plan_steps[r.step].what, r.detail[0] ? ": " : "", r.detail,
+			 strerror(r.error));
+		box_fail(s, b, (enum plan_step)r.step, r.error, text);
+		break;
+	}
+	case REPORT_STARTED:
+		b->started = true;
+		maybe_ready(s, b);
+		break;
+	case REPORT_EXITED:
+		b->status = r.status;
+		b->have_status = true;
+		b->ended_ns = now_ns();
+		box_event(s, b, BOX_MAIN_EXIT);
+		break;
+	default:
+		box_fail(s, b, STEP_PLAN, EBADMSG, "init sent what no init sends");
+	}
+	return true;
+}
+
+static void on_control(struct supervisor *s, struct source *src, uint32_t events)
+{
+	(void)events;
+	read_control(s, src->owner);
+}
+
+static void on_gate(struct supervisor *s, struct source *src, uint32_t events)
+{
+	struct box *b = src->owner;
+	union {
+		char buf[CMSG_SPACE(sizeof(struct ucred))];
+		struct cmsghdr align;
+	} control;
+	char byte = 0;
+	struct iovec iov = {&byte, 1};
+	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof control.buf};
+	struct cmsghdr *c;
+	ssize_t n = recvmsg(src->fd, &mh, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+
+	(void)events;
+	if (n < 0 && errno == EAGAIN)
+		return;
+	c = n == 1 ? CMSG_FIRSTHDR(&mh) : NULL;
+	if (n != 1 || byte != GATE_READY || b->at_gate || !c || c->cmsg_type != SCM_CREDENTIALS) {
+		/* The harness closes its end when the code starts; before that, it is gone. */
+		if (n <= 0 && b->ran) {
+			source_close(s, src);
+			return;
+		}
+		source_close(s, src);
+		box_fail(s, b, STEP_READY, EPIPE, "the interpreter ended before it was ready");
+		return;
+	}
+	b->payload_pid = ((struct ucred *)CMSG_DATA(c))->pid;
+	b->at_gate = true;
+	maybe_ready(s, b);
+}
+
+static void on_pidfd(struct supervisor *s, struct source *src, uint32_t events)
+{
+	struct box *b = src->owner;
+	siginfo_t si = {0};
+
+	(void)events;
+	/* Init is pid 1 of its namespace: this returns only when everything in there is dead and reaped. */
+	if (waitid(P_PIDFD, (id_t)src->fd, &si, WEXITED | WNOHANG) < 0 || si.si_pid == 0)
+		return;
+	/* What init said last may still be in the socket. */
+	while (read_control(s, b))
+		;
+	if (b->state == BOX_BUILDING && b->failed_step == STEP_NONE) {
+		b->failed_step = STEP_PLAN;
+		b->failed_errno = EIO;
+		snprintf(b->failed_text, sizeof b->failed_text,
+			 si.si_code == CLD_EXITED ? "init ended before the sandbox was ready"
+						  : "init was killed at birth; if the cgroup that Weir runs in was ever killed "
+						    "through cgroup.kill, start Weir from another one");
+	}
+	if (!b->ended_ns)
+		b->ended_ns = now_ns();
+	source_close(s, src);
+	box_event(s, b, BOX_EMPTY);
+}
+
+static void on_oom(struct supervisor *s, struct source *src, uint32_t events)
+{
+	struct box *b = src->owner;
+	uint64_t count;
+
+	(void)events;
+	if (read(src->fd, &count, sizeof count) != (ssize_t)sizeof count)
+		return;
+	/* The event says "full"; the kill, if there is one, is counted a moment later. */
+	b->oom_checks = 10;
+	box_check_oom(s, b);
+}
+
+static int listen_to(struct supervisor *s, struct box *b)
+{
+	struct {
+		struct source *src;
+		void (*fn)(struct supervisor *, struct source *, uint32_t);
+	} rows[] = {{&b->control, on_control}, {&b->gate, on_gate}, {&b->pidfd, on_pidfd}, {&b->oom, on_oom}};
+	int rc = 0;
+
+	b->oom.fd = b->cgroup.oom_event;
+	for (size_t i = 0; rc == 0 && i < sizeof rows / sizeof rows[0]; i++) {
+		rows[i].src->fn = rows[i].fn;
+		rows[i].src->owner = b;
+		if (rows[i].src->fd >= 0)
+			rc = source_add(s, rows[i].src, EPOLLIN);
+	}
+	return rc;
+}
+
+static void build_failed(struct supervisor *s, struct box *b)
+{
+	/* With an init there is a death to wait for; without one, it is over. */
+	if (b->pidfd.fd >= 0 && b->pidfd.fn) {
+		box_event(s, b, BOX_FAILED);
+		return;
+	}
+	if (b->init_pid > 0) {
+		cgroup_box_kill(&b->cgroup);
+		waitpid(b->init_pid, NULL, 0);
+	}
+	box_event(s, b, BOX_EMPTY);
+}
+
+bool box_build(struct supervisor *s)
+{
+	struct box *b = calloc(1, sizeof *b);
+	struct build x = {.s = s, .b = b};
+	struct err e = {0};
+	int rc = 0;
+
+	if (!b)
+		return false;
+	channels_init(&x.ch);
+	cgroup_box_init(&b->cgroup);
+	b->pidfd.fd = b->control.fd = b->gate.fd = b->oom.fd = b->request = b->out = b->err = -1;
+	do
+		if (random_id(b) < 0) {
+			free(b);
+			return false;
+		}
+	while (uid_taken(s, b));
+	b->deadline_ns = now_ns() + LIMIT_READY_S * 1000000000ull;
+	b->state = BOX_BUILDING;
+	s->counts[b->state]++;
+	TAILQ_INSERT_TAIL(&s->boxes, b, link);
+	for (size_t i = 0; rc == 0 && i < sizeof steps / sizeof steps[0]; i++) {
+#ifdef WEIR_TEST_HOOKS
+		if (!hook(s, steps[i].step, &rc, &e))
+#endif
+			rc = steps[i].fn(&x, &e);
+		if (rc < 0) {
+			b->failed_step = steps[i].step;
+			b->failed_errno = e.code ? e.code : -rc;
+			snprintf(b->failed_text, sizeof b->failed_text, "%s", e.msg);
+		}
+	}
+	channels_close(&x.ch);
+	if (rc == 0 && (rc = listen_to(s, b)) < 0) {
+		b->failed_step = STEP_CHANNELS;
+		b->failed_errno = -rc;
+		snprintf(b->failed_text, sizeof b->failed_text, "watch the sandbox: %s", strerror(-rc));
+	}
+	if (rc < 0)
+		build_failed(s, b);
+	return true;
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the supervisor's files share: one section a file. */
+#ifndef WEIR_SUPERVISOR_INTERNAL_H
+#define WEIR_SUPERVISOR_INTERNAL_H
+
+#include <sys/queue.h>
+
+#include "core/lifecycle.h"
+#include "core/limits.h"
+#include "image.h"
+#include "ipc/ipc.h"
+#include "kernel/cgroup.h"
+#include "kernel/guard.h"
+#include "plan.h"
+#include "supervisor/supervisor.h"
+
+struct supervisor;
+struct box;
+
+/* Something epoll can wake us for. `fn` runs with the events that came. */
+struct source {
+	void (*fn)(struct supervisor *s, struct source *src, uint32_t events);
+	void *owner;
+	int fd;
+};
+
+struct client {
+	struct source src;
+	bool open;
+};
+
+/* A request that waits for a sandbox. */
+struct waiter {
+	TAILQ_ENTRY(waiter) link;
+	struct client *client;
+	uint64_t req;
+	char project[IPC_PROJECT_MAX];
+};
+
+struct box {
+	TAILQ_ENTRY(box) link;
+	enum box_state state;
+	char id[IPC_ID_MAX];
+	uint32_t uid;
+	uint64_t deadline_ns; /* CLOCK_MONOTONIC: of the set-up while BUILDING, of the run while RUNNING; 0 none */
+
+	struct cgroup_box cgroup;
+	bool guarded; /* has an entry in the sandboxes map */
+	pid_t init_pid;
+	pid_t payload_pid; /* as the host sees it, from the credentials of the gate */
+	struct source pidfd, control, gate, oom;
+	int request, out, err; /* the client's ends, until it is granted; -1 after */
+	bool started, at_gate; /* init has dropped everything; the harness has said it is ready */
+
+	/* What went wrong while building; the first thing counts. */
+	enum plan_step failed_step;
+	int failed_errno;
+	char failed_text[256];
+
+	/* The run. */
+	struct client *client;
+	uint64_t req;
+	char project[IPC_PROJECT_MAX];
+	uint32_t timeout_s;
+	bool ran;
+	uint64_t opened_ns, ended_ns;
+	bool end_known;
+	enum run_end end; /* the first cause */
+	int status;	  /* of main, from waitpid, when init reported it */
+	bool have_status;
+	uint64_t oom_check_ns; /* v1: look again for the kill that a full memory cgroup announced */
+	int oom_checks;
+
+	struct weir_flow_key flows[LIMIT_AUDIT_FLOWS];
+	unsigned flow_count;
+};
+
+TAILQ_HEAD(box_list, box);
+TAILQ_HEAD(waiter_list, waiter);
+
+struct note_queue;
+
+struct supervisor {
+	struct supervisor_config config;
+	struct policy policy;
+	char instance[64], pin_dir[128], run_dir[128], stage[128];
+	int lock_fd;
+	int epoll_fd, signal_fd;
+	struct cgroup_instance cgroups;
+	bool have_cgroups;
+	struct guard *guard;
+	struct image *image;
+	struct python python;
+	int init_fd; /* sealed memfd of weir-init */
+	int filter_fd, own_filter_fd;
+	uint32_t filter_len, own_filter_len;
+
+	struct source signal_src, ring_src, auditor_src;
+	struct note_queue *notes;
+	struct client clients[SUPERVISOR_CLIENTS_MAX];
+	unsigned client_count;
+	struct {
+		pid_t pid;
+		const char *name;
+	} children[4];
+	unsigned child_count;
+
+	struct box_list boxes, trash; /* trash: gone, but a directory would not be removed yet */
+	unsigned counts[BOX_STATES];
+	struct waiter_list waiters;
+	unsigned waiting;
+	uint64_t served, misses;
+	bool was_full;		/* the pool has been filled once: ready */
+	uint64_t retry_ns;	/* after a failed build: not before, unless somebody waits */
+	unsigned failures;	/* builds in a row */
+	struct tell_fail last_fail;
+	struct tell_pool told;	/* what clients were told last */
+	uint64_t image_checked_ns;
+	unsigned image_number; /* of the stage directory in use */
+	uint64_t drain_until_ns; /* a stop was asked for: the clients have until then */
+	bool stopping;
+	int fatal; /* negative errno: the loop ends */
+	struct err fatal_err;
+};
+
+/* ---- loop.c ---- */
+uint64_t now_ns(void);
+int source_add(struct supervisor *s, struct source *src, uint32_t events);
+void source_close(struct supervisor *s, struct source *src); /* removes and closes the fd */
+
+/* ---- build.c: from nothing to a sandbox at its gate ---- */
+/* Starts one. What goes wrong later is an event of the sandbox; false only when there was no memory for one. */
+bool box_build(struct supervisor *s);
+void box_fail(struct supervisor *s, struct box *b, enum plan_step step, int error, const char *text);
+
+/* ---- verify.c ---- */
+/* Whether the policy's verdict is what the probes met: errnos as init saw them, counters as the kernel kept them. */
+int verify_probes(struct supervisor *s, struct box *b, const int32_t probe_errno[PLAN_PROBES], struct err *e);
+/* Reads back from /proc what the payload is: identity, capabilities, seccomp, namespaces, descriptors. */
+int verify_payload(struct supervisor *s, struct box *b, struct err *e);
+
+/* ---- box.c: the rest of its life ---- */
+void box_event(struct supervisor *s, struct box *b, enum box_event event);
+/* Ends it for `end`, unless something has ended it already. */
+void box_end(struct supervisor *s, struct box *b, enum run_end end);
+void box_check_oom(struct supervisor *s, struct box *b);
+struct box *box_by_req(struct supervisor *s, const struct client *c, uint64_t req);
+struct box *box_by_cgroup(struct supervisor *s, uint64_t cgroup);
+void trash_empty(struct supervisor *s);
+
+/* ---- pool.c: who gets which, and when to build ---- */
+void pool_fill(struct supervisor *s);
+void pool_offer(struct supervisor *s, struct box *b);
+void pool_ask(struct supervisor *s, struct client *c, const struct ask *a);
+bool pool_withdraw(struct supervisor *s, struct client *c, uint64_t req);
+void pool_build_failed(struct supervisor *s);
+void pool_tell(struct supervisor *s, bool always);
+void pool_state(struct supervisor *s, struct tell_pool *ret);
+void pool_forget_client(struct supervisor *s, struct client *c);
+
+/* ---- notes.c: the way to the auditor ---- */
+int notes_new(struct supervisor *s, int auditor_fd, struct err *e);
+void notes_free(struct supervisor *s);
+void note_init(struct note *n, enum note_type type, const struct box *b);
+/* Queues; EVENT and FLOW are dropped (and counted in the box as unlisted) when the auditor is hopelessly behind. */
+bool notes_push(struct supervisor *s, const struct note *n);
+void notes_pump(struct supervisor *s);
+void notes_flush(struct supervisor *s); /* blocking, bounded: at the end */
+void notes_drain_ring(struct supervisor *s, int budget);
+
+/* ---- sweep.c ---- */
+int sweep_lock_global(int *ret_fd, struct err *e);
+int sweep_claim(struct supervisor *s, struct err *e); /* the instance's lock */
+int sweep_dead(struct supervisor *s, struct err *e);  /* under the global lock */
+
+#endif

@@ -1,0 +1,553 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Start, loop and end of the supervisor. */
+#include "supervisor/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "blobs.h"
+#include "core/cleanup.h"
+#include "core/log.h"
+#include "filter.h"
+
+#ifndef MFD_EXEC
+#define MFD_EXEC 0x0010U
+#endif
+
+#define RING_BUDGET 1024		/* events a turn, so that a flood delays no deadline */
+#define TRASH_RETRY_NS 20000000ull
+#define IMAGE_CHECK_NS 2000000000ull
+#define STOP_MS 5000
+#define DRAIN_NS 10000000000ull
+
+uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+}
+
+int source_add(struct supervisor *s, struct source *src, uint32_t events)
+{
+	struct epoll_event ev = {.events = events, .data.ptr = src};
+
+	return epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, src->fd, &ev) < 0 ? -errno : 0;
+}
+
+void source_close(struct supervisor *s, struct source *src)
+{
+	if (src->fd < 0)
+		return;
+	(void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, src->fd, NULL);
+	close(src->fd);
+	src->fd = -1;
+}
+
+/* ---- clients ---- */
+
+static void client_gone(struct supervisor *s, struct client *c)
+{
+	pool_forget_client(s, c);
+	source_close(s, &c->src);
+	c->open = false;
+}
+
+static void start_run(struct supervisor *s, struct client *c, const struct ask *a)
+{
+	struct box *b = box_by_req(s, c, a->req);
+
+	if (!b)
+		return; /* ended in the meantime: its end has been told */
+	/* The client checked this; so do we, since it is we who hold the sandbox. */
+	if (a->timeout_s < LIMIT_TIMEOUT_MIN_S || a->timeout_s > LIMIT_TIMEOUT_MAX_S) {
+		box_end(s, b, RUN_END_BROKEN);
+		return;
+	}
+	b->timeout_s = a->timeout_s;
+	box_event(s, b, BOX_START);
+}
+
+static void kill_run(struct supervisor *s, struct client *c, const struct ask *a)
+{
+	struct box *b;
+
+	if (pool_withdraw(s, c, a->req))
+		return;
+	b = box_by_req(s, c, a->req);
+	if (b)
+		box_end(s, b, a->reason == RUN_END_OUTPUT ? RUN_END_OUTPUT : RUN_END_CANCELLED);
+}
+
+static void tell_pool(struct supervisor *s, struct client *c, const struct ask *a)
+{
+	struct tell t = {.type = TELL_POOL, .req = a->req};
+
+	pool_state(s, &t.pool);
+	if (ipc_send(c->src.fd, &t, sizeof t, NULL, 0) < 0)
+		log_error("the client does not take its answer");
+}
+
+static void on_client(struct supervisor *s, struct source *src, uint32_t events)
+{
+	struct client *c = src->owner;
+
+	(void)events;
+	for (;;) {
+		struct ask a;
+		ssize_t n = ipc_recv(src->fd, &a, sizeof a, NULL, NULL);
+
+		if (n == -EAGAIN)
+			return;
+		if (n != (ssize_t)sizeof a) {
+			client_gone(s, c);
+			return;
+		}
+		switch (a.type) {
+		case ASK_SANDBOX:
+			pool_ask(s, c, &a);
+			break;
+		case ASK_START:
+			start_run(s, c, &a);
+			break;
+		case ASK_KILL:
+			kill_run(s, c, &a);
+			break;
+		case ASK_POOL:
+			tell_pool(s, c, &a);
+			break;
+		default:
+			log_error("a client sent a message of type %u: its connection is closed", a.type);
+			client_gone(s, c);
+			return;
+		}
+	}
+}
+
+int supervisor_add_client(struct supervisor *s, int fd, struct err *e)
+{
+	struct client *c = &s->clients[s->client_count];
+	int rc;
+
+	if (s->client_count == SUPERVISOR_CLIENTS_MAX) {
+		close(fd);
+		return err_set(e, E2BIG, "supervisor", "too many clients");
+	}
+	c->src = (struct source){.fn = on_client, .owner = c, .fd = fd};
+	rc = source_add(s, &c->src, EPOLLIN);
+	if (rc < 0)
+		return err_errno(e, -rc, "supervisor", "watch a client");
+	c->open = true;
+	s->client_count++;
+	return 0;
+}
+
+void supervisor_watch_child(struct supervisor *s, pid_t pid, const char *name)
+{
+	if (s->child_count < sizeof s->children / sizeof s->children[0]) {
+		s->children[s->child_count].pid = pid;
+		s->children[s->child_count++].name = name;
+	}
+}
+
+/* A stop in order: the api takes no more, lets what runs end for a while, and hangs up; then there is no client left. */
+static void drain(struct supervisor *s)
+{
+	if (s->drain_until_ns) {
+		s->stopping = true; /* asked twice: at once */
+		return;
+	}
+	s->drain_until_ns = now_ns() + DRAIN_NS;
+	for (unsigned i = 0; i < s->child_count; i++)
+		if (s->children[i].pid > 0 && !strcmp(s->children[i].name, "api"))
+			kill(s->children[i].pid, SIGTERM);
+	if (!s->child_count)
+		s->stopping = true;
+}
+
+static void on_signal(struct supervisor *s, struct source *src, uint32_t events)
+{
+	struct signalfd_siginfo si;
+
+	(void)events;
+	while (read(src->fd, &si, sizeof si) == (ssize_t)sizeof si) {
+		if (si.ssi_signo != SIGCHLD) {
+			drain(s);
+			continue;
+		}
+		/* Inits are reaped through their pidfds; here we look only for our own processes. */
+		for (unsigned i = 0; i < s->child_count; i++) {
+			int status;
+
+			if (s->children[i].pid > 0 && waitpid(s->children[i].pid, &status, WNOHANG) == s->children[i].pid) {
+				s->children[i].pid = 0;
+				if (!s->drain_until_ns && !s->fatal)
+					s->fatal = err_set(&s->fatal_err, ECHILD, s->children[i].name, "the %s process ended (%s %d)",
+							   s->children[i].name, WIFSIGNALED(status) ? "signal" : "status",
+							   WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+			}
+		}
+	}
+}
+
+static void on_ring(struct supervisor *s, struct source *src, uint32_t events)
+{
+	(void)src;
+	(void)events;
+	notes_drain_ring(s, RING_BUDGET);
+}
+
+/* ---- start ---- */
+
+static int make_init_fd(int *ret, struct err *e)
+{
+	struct blob b = blob_init();
+	int fd = memfd_create("weir-init", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC);
+
+	/* Kernels before 6.3 do not know MFD_EXEC: there every memfd may be executed. */
+	if (fd < 0 && errno == EINVAL)
+		fd = memfd_create("weir-init", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0 || write(fd, b.data, b.len) != (ssize_t)b.len || fchmod(fd, 0500) < 0 ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0) {
+		int rc = err_errno(e, errno, "init", "put weir-init into a memfd");
+
+		if (fd >= 0)
+			close(fd);
+		return rc;
+	}
+	*ret = fd;
+	return 0;
+}
+
+static int make_epoll(struct supervisor *s, struct err *e)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGCHLD);
+	s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	s->signal_src.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	s->signal_src.fn = on_signal;
+	if (s->epoll_fd < 0 || s->signal_src.fd < 0 || source_add(s, &s->signal_src, EPOLLIN) < 0)
+		return err_errno(e, errno, "supervisor", "make the event loop");
+	return 0;
+}
+
+static int make_guard(struct supervisor *s, struct err *e)
+{
+	struct guard_opts opts = {.pin_dir = s->pin_dir, .cgroup_fd = s->cgroups.v2_fd, .level = s->cgroups.level};
+	int rc = guard_create(&s->guard, &opts, e);
+
+	if (rc == 0)
+		rc = guard_set_policy(s->guard, 0, &s->policy.image, e);
+	if (rc < 0)
+		return rc;
+	s->ring_src.fd = dup(guard_ring_fd(s->guard));
+	s->ring_src.fn = on_ring;
+	if (s->ring_src.fd < 0 || source_add(s, &s->ring_src, EPOLLIN) < 0)
+		return err_errno(e, errno, "policy", "watch the ring");
+	return 0;
+}
+
+static int make_image(struct supervisor *s, struct err *e)
+{
+	struct image *fresh = NULL;
+	char stage[sizeof s->stage];
+	int rc;
+
+	snprintf(stage, sizeof stage, "%.100s/stage%u", s->run_dir, s->image_number + 1);
+	rc = image_build(&fresh, stage, &s->python, e);
+	if (rc < 0)
+		return rc;
+	image_free(s->image);
+	if (s->stage[0])
+		rmdir(s->stage);
+	s->image = fresh;
+	s->image_number++;
+	snprintf(s->stage, sizeof s->stage, "%s", stage);
+	return 0;
+}
+
+/* Mounts of ours are nobody else's business, and the host's do not come to us later. */
+static int own_mounts(struct err *e)
+{
+	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		return err_errno(e, errno, "mounts", "enter a mount namespace (needs root)");
+	return 0;
+}
+
+static int set_up(struct supervisor *s, int auditor_fd, struct err *e)
+{
+	struct cgroup_host host;
+	_cleanup_fd_ int global = -1;
+	int rc = make_epoll(s, e);
+
+	if (rc == 0)
+		rc = notes_new(s, auditor_fd, e);
+	else if (auditor_fd >= 0)
+		close(auditor_fd);
+	if (rc == 0)
+		rc = cgroup_host_find(&host, e);
+	if (rc == 0)
+		rc = sweep_lock_global(&global, e);
+	if (rc == 0)
+		rc = sweep_claim(s, e);
+	if (rc == 0) {
+		s->cgroups.host = host;
+		rc = sweep_dead(s, e);
+	}
+	if (rc == 0) {
+		rc = cgroup_instance_open(&s->cgroups, &host, s->instance, e);
+		s->have_cgroups = rc == 0;
+	}
+	if (rc == 0)
+		rc = make_guard(s, e); /* before our own mount namespace: a bpffs mounted here is the host's too */
+	if (rc == 0)
+		rc = make_init_fd(&s->init_fd, e);
+	if (rc == 0)
+		rc = filter_compile(FILTER_SNIPPET, &s->filter_fd, &s->filter_len, e);
+	if (rc == 0)
+		rc = filter_compile(FILTER_INIT, &s->own_filter_fd, &s->own_filter_len, e);
+	if (rc == 0)
+		rc = python_find(s->config.python, &s->python, e);
+	if (rc == 0)
+		rc = own_mounts(e);
+	if (rc == 0)
+		rc = make_image(s, e);
+	return rc;
+}
+
+int supervisor_new(struct supervisor **ret, const struct supervisor_config *config, int auditor_fd, struct err *e)
+{
+	struct supervisor *s = calloc(1, sizeof *s);
+	int rc;
+
+	if (!s)
+		return err_set(e, ENOMEM, "supervisor", "out of memory");
+	s->config = *config;
+	s->policy = *config->policy;
+	s->policy.image.generation = 1;
+	s->lock_fd = s->epoll_fd = s->signal_fd = s->init_fd = s->filter_fd = s->own_filter_fd = -1;
+	s->signal_src.fd = s->ring_src.fd = s->auditor_src.fd = -1;
+	TAILQ_INIT(&s->boxes);
+	TAILQ_INIT(&s->trash);
+	TAILQ_INIT(&s->waiters);
+	snprintf(s->instance, sizeof s->instance, "%s", config->instance);
+	snprintf(s->pin_dir, sizeof s->pin_dir, PIN_DIR "/%s", s->instance);
+	snprintf(s->run_dir, sizeof s->run_dir, RUN_DIR "/%s", s->instance);
+	rc = set_up(s, auditor_fd, e);
+	if (rc < 0) {
+		supervisor_free(s, NULL);
+		return rc;
+	}
+	*ret = s;
+	return 0;
+}
+
+const char *supervisor_python(const struct supervisor *s)
+{
+	return s->python.version;
+}
+
+const char *supervisor_missing(const struct supervisor *s)
+{
+	return image_missing(s->image);
+}
+
+/* ---- loop ---- */
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+	return !a || (b && b < a) ? b : a;
+}
+
+static int next_timeout_ms(const struct supervisor *s)
+{
+	uint64_t at = s->retry_ns, now = now_ns();
+	const struct box *b;
+
+	TAILQ_FOREACH(b, &s->boxes, link)
+		at = earlier(earlier(at, b->deadline_ns), b->oom_check_ns);
+	if (!TAILQ_EMPTY(&s->trash))
+		at = earlier(at, now + TRASH_RETRY_NS);
+	at = earlier(at, s->drain_until_ns);
+	if (!at)
+		return -1;
+	return at <= now ? 0 : (int)((at - now + 999999) / 1000000);
+}
+
+static void check_deadlines(struct supervisor *s)
+{
+	uint64_t now = now_ns();
+	struct box *b = TAILQ_FIRST(&s->boxes), *next;
+
+	for (; b; b = next) {
+		next = TAILQ_NEXT(b, link);
+		if (b->oom_check_ns && b->oom_check_ns <= now)
+			box_check_oom(s, b);
+		if (!b->deadline_ns || b->deadline_ns > now)
+			continue;
+		b->deadline_ns = 0;
+		if (b->state == BOX_BUILDING)
+			box_fail(s, b, STEP_READY, ETIMEDOUT, "the sandbox was not ready in time");
+		else
+			box_end(s, b, RUN_END_TIMEOUT);
+	}
+}
+
+/* An upgrade of the interpreter or a library under our feet: the image and every sandbox made from it are out of date. */
+static void check_image(struct supervisor *s)
+{
+	struct box *b, *next;
+	struct err e;
+
+	if (now_ns() - s->image_checked_ns < IMAGE_CHECK_NS)
+		return;
+	s->image_checked_ns = now_ns();
+	if (!image_stale(s->image))
+		return;
+	log_info("the host's files have changed: building the image anew");
+	if (python_find(s->config.python, &s->python, &e) < 0 || make_image(s, &e) < 0) {
+		log_error("%s: %s", e.where, e.msg);
+		s->fatal_err = e;
+		s->fatal = -e.code;
+		return;
+	}
+	for (b = TAILQ_FIRST(&s->boxes); b; b = next) {
+		next = TAILQ_NEXT(b, link);
+		if (b->state == BOX_WARM || b->state == BOX_BUILDING)
+			box_event(s, b, BOX_KILL);
+	}
+}
+
+static bool clients_left(const struct supervisor *s)
+{
+	for (unsigned i = 0; i < s->client_count; i++)
+		if (s->clients[i].open)
+			return true;
+	return s->client_count == 0;
+}
+
+static void turn(struct supervisor *s, int timeout_ms)
+{
+	struct epoll_event ev;
+	/* One at a time: a handler may close another's descriptor or free the sandbox that it is part of. Level-triggered, so
+	 * the rest come again at once, in turn. */
+	int n = epoll_wait(s->epoll_fd, &ev, 1, timeout_ms);
+	struct source *src = ev.data.ptr;
+
+	if (n < 0 && errno != EINTR)
+		s->fatal = err_errno(&s->fatal_err, errno, "supervisor", "wait for events");
+	if (n == 1)
+		src->fn(s, src, ev.events);
+}
+
+int supervisor_run(struct supervisor *s, struct err *e)
+{
+	pool_tell(s, true);
+	while (!s->stopping && !s->fatal && clients_left(s) && !(s->drain_until_ns && now_ns() >= s->drain_until_ns)) {
+		check_image(s);
+		pool_fill(s);
+		pool_tell(s, false);
+		turn(s, next_timeout_ms(s));
+		check_deadlines(s);
+		trash_empty(s);
+	}
+	if (s->fatal && e)
+		*e = s->fatal_err;
+	return s->fatal;
+}
+
+/* ---- end ---- */
+
+static void end_all(struct supervisor *s)
+{
+	uint64_t until = now_ns() + STOP_MS * 1000000ull;
+	struct box *b, *next;
+
+	s->stopping = true;
+	for (b = TAILQ_FIRST(&s->boxes); b; b = next) {
+		next = TAILQ_NEXT(b, link);
+		box_end(s, b, RUN_END_CANCELLED);
+	}
+	while ((!TAILQ_EMPTY(&s->boxes) || !TAILQ_EMPTY(&s->trash)) && now_ns() < until) {
+		turn(s, 20);
+		trash_empty(s);
+	}
+	if (!TAILQ_EMPTY(&s->boxes))
+		log_error("a sandbox does not end");
+}
+
+static void first_error(int *rc, struct err *e, int got, const struct err *got_e)
+{
+	if (got < 0 && *rc == 0) {
+		*rc = got;
+		if (e)
+			*e = *got_e;
+	}
+}
+
+int supervisor_free(struct supervisor *s, struct err *e)
+{
+	struct cgroup_swept swept;
+	struct err tmp;
+	struct note n;
+	int rc = 0;
+
+	if (!s)
+		return 0;
+	if (s->guard && s->notes) {
+		end_all(s);
+		notes_drain_ring(s, 1 << 20);
+	}
+	if (s->notes && s->auditor_src.fd >= 0) {
+		note_init(&n, NOTE_FLUSH, NULL);
+		notes_push(s, &n);
+		notes_flush(s);
+	}
+	notes_free(s);
+	for (unsigned i = 0; i < s->client_count; i++)
+		source_close(s, &s->clients[i].src);
+	source_close(s, &s->ring_src);
+	source_close(s, &s->auditor_src);
+	source_close(s, &s->signal_src);
+	cleanup_fdp(&s->epoll_fd);
+	if (s->have_cgroups) {
+		first_error(&rc, e, cgroup_instance_sweep(&s->cgroups.host, s->instance, NULL, NULL, &swept, &tmp), &tmp);
+		guard_free(s->guard);
+		first_error(&rc, e, guard_unpin(s->pin_dir, &tmp), &tmp);
+		cgroup_instance_close(&s->cgroups);
+		first_error(&rc, e, cgroup_instance_remove(&s->cgroups.host, s->instance, &tmp), &tmp);
+	}
+	image_free(s->image);
+	if (s->stage[0])
+		rmdir(s->stage);
+	cleanup_fdp(&s->init_fd);
+	cleanup_fdp(&s->filter_fd);
+	cleanup_fdp(&s->own_filter_fd);
+	if (s->lock_fd >= 0) {
+		char path[192];
+
+		snprintf(path, sizeof path, "%s/lock", s->run_dir);
+		unlink(path);
+		rmdir(s->run_dir);
+		close(s->lock_fd);
+	}
+	free(s);
+	return rc;
+}

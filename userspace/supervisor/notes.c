@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The way to the auditor. The ring is drained only while the auditor keeps up, so that a flood waits in the kernel's ring
+ * (which counts what it can't take) and not in our memory; what we must say, that a run began or ended, is never dropped.
+ */
+#include "supervisor/internal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <time.h>
+
+#include "core/log.h"
+
+#define QUEUE_MAX 16384	  /* notes held for a slow auditor; beyond it details are dropped and counted */
+#define QUEUE_PAUSE 4096  /* stop draining the ring above this */
+#define FLUSH_MS 3000
+
+struct note_queue {
+	struct note *ring;
+	size_t head, count, room;
+	bool want_out;
+};
+
+static uint64_t clock_ns(clockid_t id)
+{
+	struct timespec ts;
+
+	clock_gettime(id, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+}
+
+void note_init(struct note *n, enum note_type type, const struct box *b)
+{
+	memset(n, 0, sizeof *n);
+	n->type = type;
+	n->wall_ns = clock_ns(CLOCK_REALTIME);
+	n->boot_ns = clock_ns(CLOCK_BOOTTIME);
+	if (!b)
+		return;
+	snprintf(n->run_id, sizeof n->run_id, "%s", b->id);
+	snprintf(n->sandbox_id, sizeof n->sandbox_id, "%s", b->id);
+	snprintf(n->project, sizeof n->project, "%s", b->project);
+}
+
+static void on_auditor(struct supervisor *s, struct source *src, uint32_t events)
+{
+	if (events & (EPOLLHUP | EPOLLERR)) {
+		/* Without an auditor nothing may run unseen. */
+		source_close(s, src);
+		if (!s->fatal)
+			s->fatal = err_set(&s->fatal_err, EPIPE, "audit", "the auditor is gone");
+		return;
+	}
+	notes_pump(s);
+}
+
+int notes_new(struct supervisor *s, int auditor_fd, struct err *e)
+{
+	struct note_queue *q = calloc(1, sizeof *q);
+
+	s->auditor_src.fd = auditor_fd;
+	s->auditor_src.fn = on_auditor;
+	if (!q)
+		return err_set(e, ENOMEM, "supervisor", "out of memory");
+	s->notes = q;
+	return auditor_fd >= 0 ? source_add(s, &s->auditor_src, 0) : 0;
+}
+
+void notes_free(struct supervisor *s)
+{
+	if (!s->notes)
+		return;
+	free(s->notes->ring);
+	free(s->notes);
+	s->notes = NULL;
+}
+
+static bool grow(struct note_queue *q)
+{
+	size_t room = q->room ? q->room * 2 : 64;
+	struct note *bigger;
+
+	if (room > QUEUE_MAX)
+		return false;
+	bigger = malloc(room * sizeof *bigger);
+	if (!bigger)
+		return false;
+	for (size_t i = 0; i < q->count; i++)
+		bigger[i] = q->ring[(q->head + i) % q->room];
+	free(q->ring);
+	q->ring = bigger;
+	q->room = room;
+	q->head = 0;
+	return true;
+}
+
+static void want_out(struct supervisor *s, bool want)
+{
+	struct epoll_event ev = {.events = want ? EPOLLOUT : 0, .data.ptr = &s->auditor_src};
+
+	if (s->notes->want_out == want || s->auditor_src.fd < 0)
+		return;
+	if (epoll_ctl(s->epoll_fd, EPOLL_CTL_MOD, s->auditor_src.fd, &ev) == 0)
+		s->notes->want_out = want;
+}
+
+void notes_pump(struct supervisor *s)
+{
+	struct note_queue *q = s->notes;
+
+	while (q->count && s->auditor_src.fd >= 0) {
+		int rc = ipc_send(s->auditor_src.fd, &q->ring[q->head], sizeof q->ring[0], NULL, 0);
+
+		if (rc == -EAGAIN)
+			break;
+		if (rc < 0) {
+			on_auditor(s, &s->auditor_src, EPOLLHUP);
+			return;
+		}
+		q->head = (q->head + 1) % q->room;
+		q->count--;
+	}
+	want_out(s, q->count > 0);
+	if (!q->count && q->room > QUEUE_PAUSE) {
+		/* A flood is over: its memory goes back. */
+		free(q->ring);
+		memset(q, 0, sizeof *q);
+	}
+}
+
+bool notes_push(struct supervisor *s, const struct note *n)
+{
+	struct note_queue *q = s->notes;
+	bool detail = n->type == NOTE_EVENT || n->type == NOTE_FLOW;
+
+	if (s->auditor_src.fd < 0)
+		return false;
+	if (!q->count) {
+		int rc = ipc_send(s->auditor_src.fd, n, sizeof *n, NULL, 0);
+
+		if (rc == 0)
+			return true;
+		if (rc != -EAGAIN) {
+			on_auditor(s, &s->auditor_src, EPOLLHUP);
+			return false;
+		}
+	}
+	if (detail && q->count >= QUEUE_MAX / 2)
+		return false;
+	if (q->count == q->room && !grow(q)) {
+		/* Half of the queue is kept for these: so many beginnings and endings without a reader is an auditor that hangs. */
+		s->fatal = err_set(&s->fatal_err, EPIPE, "audit", "the auditor does not read");
+		return false;
+	}
+	q->ring[(q->head + q->count++) % q->room] = *n;
+	want_out(s, true);
+	return true;
+}
+
+void notes_flush(struct supervisor *s)
+{
+	uint64_t until = now_ns() + FLUSH_MS * 1000000ull;
+
+	while (s->notes && s->notes->count && s->auditor_src.fd >= 0 && now_ns() < until) {
+		struct pollfd p = {.fd = s->auditor_src.fd, .events = POLLOUT};
+
+		poll(&p, 1, 100);
+		notes_pump(s);
+	}
+}
+
+static void on_event(void *ctx, const struct weir_event *ev)
+{
+	struct supervisor *s = ctx;
+	struct box *b = box_by_cgroup(s, ev->key.cgroup);
+	struct note n;
+
+	note_init(&n, NOTE_EVENT, b);
+	n.event = *ev;
+	notes_push(s, &n);
+	/* Remembered so that its final count can be asked for without walking the kernel's whole map. */
+	if (b && b->flow_count < LIMIT_AUDIT_FLOWS)
+		b->flows[b->flow_count++] = ev->key;
+}
+
+void notes_drain_ring(struct supervisor *s, int budget)
+{
+	if (s->notes->count > QUEUE_PAUSE)
+		return;
+	(void)guard_drain(s->guard, budget, on_event, s);
+}

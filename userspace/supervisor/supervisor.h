@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The supervisor: root, one thread, one epoll loop. It loads and pins the programs, builds sandboxes, keeps the pool warm,
+ * opens gates, arms deadlines, kills, reaps and reports. It reads nothing that a client or a sandboxed program wrote: code
+ * and output pass between the client and the sandbox; names on the wire go to the auditor as raw bytes.
+ */
+#ifndef WEIR_SUPERVISOR_SUPERVISOR_H
+#define WEIR_SUPERVISOR_SUPERVISOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "core/err.h"
+#include "core/policy.h"
+#include "plan.h"
+
+#define SUPERVISOR_CLIENTS_MAX 2
+
+/* Who Weir's own processes are. Far above any account, DynamicUser or subordinate range that distributions hand out. */
+#define UID_BASE 0x70000000u
+#define UID_INIT (UID_BASE + 0) /* pid 1 of every sandbox, after set-up */
+#define UID_API (UID_BASE + 1)
+#define UID_AUDITOR (UID_BASE + 2)
+#define UID_SANDBOX_FIRST (UID_BASE + 1000)
+#define UID_SANDBOX_COUNT 0x0f000000u
+
+#define RUN_DIR "/run/weir"
+#define PIN_DIR "/sys/fs/bpf/weir"
+
+struct supervisor_config {
+	const char *instance; /* name below weir/, /run/weir and the pins; [a-z0-9-] */
+	const char *python;   /* interpreter, or NULL to look for one */
+	const struct policy *policy; /* copied */
+	unsigned pool_size;
+	enum plan_step fault, skip; /* only in builds with WEIR_TEST_HOOKS */
+};
+
+struct supervisor;
+
+/*
+ * Makes everything that sandboxes need: sweeps dead instances (reporting to the auditor), makes cgroups, loads, attaches and
+ * pins the programs, compiles the filters, builds the image. Enters a mount namespace of its own. Clients' sockets and the
+ * auditor's (may be -1) are taken.
+ */
+int supervisor_new(struct supervisor **ret, const struct supervisor_config *config, int auditor_fd, struct err *e);
+
+/* Takes `fd`: a client's end of the run protocol. */
+int supervisor_add_client(struct supervisor *s, int fd, struct err *e);
+
+/*
+ * Our own child processes (api, auditor): when one of them ends, the loop ends with an error. Called before
+ * supervisor_run().
+ */
+void supervisor_watch_child(struct supervisor *s, pid_t pid, const char *name);
+
+/*
+ * Serves until SIGTERM or SIGINT, or until every client is gone (both are 0), or until it can't go on (negative errno). The caller has
+ * blocked SIGTERM, SIGINT and SIGCHLD.
+ */
+int supervisor_run(struct supervisor *s, struct err *e);
+
+/* Kills every sandbox and removes everything it made, pins included. NULL-safe. Returns the first error, after trying all. */
+int supervisor_free(struct supervisor *s, struct err *e);
+
+/* Python that snippets run on, and what the contract lists and this host lacks ("" for nothing). */
+const char *supervisor_python(const struct supervisor *s);
+const char *supervisor_missing(const struct supervisor *s);
+
+/* Sweeps every instance whose process is gone: cgroups, pins, run directories. For `weir uninstall` and the start. */
+struct sweep_result {
+	unsigned instances, sandboxes, processes, events;
+	unsigned live; /* instances that somebody still runs: left alone */
+};
+int supervisor_sweep_all(struct sweep_result *ret, struct err *e);
+
+#endif

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Proof before release: what the kernel says of a sandbox, not what we believe to have set up. */
+#include "supervisor/internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/cleanup.h"
+
+static const char *const probe_names[PLAN_PROBES] = {"UDP over IPv4", "UDP over IPv6", "TCP over IPv4", "TCP over IPv6"};
+
+int verify_probes(struct supervisor *s, struct box *b, const int32_t probe_errno[PLAN_PROBES], struct err *e)
+{
+	bool deny = s->policy.image.default_verdict == WEIR_DENY;
+	struct weir_sandbox counters;
+	uint64_t sent = 0;
+	int rc;
+
+	for (int i = 0; i < PLAN_PROBES; i++) {
+		if (probe_errno[i] == EAFNOSUPPORT)
+			continue; /* a kernel without IPv6: nothing can leave that way */
+		sent++;
+		if (deny && probe_errno[i] != EPERM)
+			return err_set(e, EPERM, "policy", "a %s probe that the policy denies was not refused (%s): is the policy in force?",
+				       probe_names[i], probe_errno[i] ? strerror(probe_errno[i]) : "it was sent");
+		if (!deny && probe_errno[i] == EPERM)
+			return err_set(e, EPERM, "policy", "a %s probe that the policy allows was refused", probe_names[i]);
+	}
+	rc = guard_get_sandbox(s->guard, b->cgroup.id, &counters, e);
+	if (rc < 0)
+		return rc;
+	if (!sent || counters.probes < sent || counters.probes_denied != (deny ? counters.probes : 0))
+		return err_set(e, EPERM, "policy", "%" PRIu64 " probes were sent, the kernel counted %" PRIu64 " and denied %" PRIu64, sent,
+			       (uint64_t)counters.probes, (uint64_t)counters.probes_denied);
+	return 0;
+}
+
+/* The value of one line of /proc/PID/status, without the blanks around it. */
+static int status_line(const char *status, const char *key, char *ret, size_t size)
+{
+	size_t n = strlen(key);
+	const char *p = status;
+
+	while (p && (strncmp(p, key, n) || p[n] != ':')) {
+		p = strchr(p, '\n');
+		if (p)
+			p++;
+	}
+	if (!p)
+		return -ENOENT;
+	p += n + 1;
+	p += strspn(p, " \t");
+	snprintf(ret, size, "%.*s", (int)strcspn(p, "\n"), p);
+	return 0;
+}
+
+static int expect(const char *status, const char *key, const char *want, struct err *e)
+{
+	char got[128];
+
+	if (status_line(status, key, got, sizeof got) < 0)
+		return err_set(e, ENOENT, "verify", "/proc does not say %s", key);
+	if (strcmp(got, want))
+		return err_set(e, EPERM, "verify", "%s is %s, should be %s", key, got, want);
+	return 0;
+}
+
+static int verify_status(const struct box *b, struct err *e)
+{
+	static const char none[] = "0000000000000000";
+	static const char *const sets[] = {"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"};
+	char path[64], status[4096], ids[64];
+	_cleanup_file_ FILE *f = NULL;
+	size_t n;
+	int rc;
+
+	snprintf(path, sizeof path, "/proc/%d/status", b->payload_pid);
+	f = fopen(path, "re");
+	n = f ? fread(status, 1, sizeof status - 1, f) : 0;
+	if (!n)
+		return err_set(e, ENOENT, "verify", "can't read %s", path);
+	status[n] = 0;
+	snprintf(ids, sizeof ids, "%u\t%u\t%u\t%u", b->uid, b->uid, b->uid, b->uid);
+	rc = expect(status, "Uid", ids, e);
+	if (rc == 0)
+		rc = expect(status, "Gid", ids, e);
+	if (rc == 0)
+		rc = expect(status, "Groups", "", e);
+	for (size_t i = 0; rc == 0 && i < sizeof sets / sizeof sets[0]; i++)
+		rc = expect(status, sets[i], none, e);
+	if (rc == 0)
+		rc = expect(status, "NoNewPrivs", "1", e);
+	if (rc == 0)
+		rc = expect(status, "Seccomp", "2", e);
+	return rc;
+}
+
+static int verify_namespaces(const struct box *b, struct err *e)
+{
+	static const char *const names[] = {"pid", "mnt", "net", "ipc", "uts", "cgroup"};
+
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+		char path[64], ours[64] = "", theirs[64] = "";
+
+		snprintf(path, sizeof path, "/proc/self/ns/%s", names[i]);
+		if (readlink(path, ours, sizeof ours - 1) < 0)
+			return err_errno(e, errno, "verify", "read %s", path);
+		snprintf(path, sizeof path, "/proc/%d/ns/%s", b->payload_pid, names[i]);
+		if (readlink(path, theirs, sizeof theirs - 1) < 0)
+			return err_errno(e, errno, "verify", "read the payload's %s namespace", names[i]);
+		if (!strcmp(ours, theirs))
+			return err_set(e, EPERM, "verify", "the payload is in the host's %s namespace", names[i]);
+	}
+	return 0;
+}
+
+static int verify_descriptors(const struct box *b, struct err *e)
+{
+	char path[64];
+	_cleanup_dir_ DIR *d = NULL;
+	struct dirent *de;
+
+	snprintf(path, sizeof path, "/proc/%d/fd", b->payload_pid);
+	d = opendir(path);
+	if (!d)
+		return err_errno(e, errno, "verify", "list the payload's descriptors");
+	while ((de = readdir(d)))
+		if (de->d_name[0] != '.' && atoi(de->d_name) > PAYLOAD_FD_GATE)
+			return err_set(e, EPERM, "verify", "the payload holds descriptor %s", de->d_name);
+	return 0;
+}
+
+/* In the right cgroup of every hierarchy that limits it: the kernel's list of the cgroup names the process. */
+static int verify_cgroups(const struct supervisor *s, const struct box *b, struct err *e)
+{
+	char path[64], line[512];
+	_cleanup_file_ FILE *f = NULL;
+	int seen = 0, want = 1 + s->cgroups.v1_count;
+	char suffix[160];
+	size_t n = (size_t)snprintf(suffix, sizeof suffix, "/" CGROUP_TOP "/%s/%s\n", s->instance, b->id);
+
+	snprintf(path, sizeof path, "/proc/%d/cgroup", b->payload_pid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof line, f)) {
+		size_t len = strlen(line);
+
+		if (len >= n && !strcmp(line + len - n, suffix))
+			seen++;
+	}
+	if (seen < want)
+		return err_set(e, EPERM, "verify", "the payload is in %d of %d of its cgroups", seen, want);
+	return 0;
+}
+
+int verify_payload(struct supervisor *s, struct box *b, struct err *e)
+{
+	int rc = verify_status(b, e);
+
+	if (rc == 0)
+		rc = verify_namespaces(b, e);
+	if (rc == 0)
+		rc = verify_descriptors(b, e);
+	if (rc == 0)
+		rc = verify_cgroups(s, b, e);
+	return rc;
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The kernel types our programs touch, and no others: written by hand, field by field. Every struct is relocated at load
+ * time against the running kernel's BTF, so order, size and the fields left out do not matter; names and types do.
+ * README.md beside this file says how to check it against a kernel.
+ */
+#ifndef __VMLINUX_H__
+#define __VMLINUX_H__
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef signed char __s8;
+typedef short __s16;
+typedef int __s32;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u64 __be64;
+typedef __u16 __sum16;
+typedef __u32 __wsum;
+typedef _Bool bool;
+#define true 1
+#define false 0
+#define NULL ((void *)0)
+
+/* Constants of the bpf(2) interface: fixed for ever. */
+enum bpf_map_type {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_SK_STORAGE = 24,
+	BPF_MAP_TYPE_RINGBUF = 27,
+};
+enum {
+	BPF_ANY = 0,
+	BPF_NOEXIST = 1,
+};
+enum {
+	BPF_F_NO_PREALLOC = 1 << 0,
+	BPF_F_MMAPABLE = 1 << 10,
+};
+enum {
+	BPF_SK_STORAGE_GET_F_CREATE = 1 << 0,
+};
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+/* ---- what a program is handed ---- */
+
+struct bpf_sock {
+	__u32 family;
+	__u32 type;
+	__u32 protocol;
+};
+
+struct bpf_sock_addr {
+	__u32 user_ip4;
+	__u32 user_ip6[4];
+	__u32 user_port;
+	__u32 type;
+	__u32 protocol;
+	struct bpf_sock *sk;
+};
+
+struct __sk_buff {
+	__u32 len;
+	__u32 protocol;
+	struct bpf_sock *sk;
+};
+
+/* ---- what it reads of the kernel ---- */
+
+struct kernfs_node {
+	__u64 id;
+};
+
+struct cgroup {
+	int level;
+	struct kernfs_node *kn;
+	struct cgroup *ancestors[]; /* kernel 6.1 and later */
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+
+struct sock_cgroup_data {
+	struct cgroup *cgroup;
+};
+
+struct sock {
+	struct sock_cgroup_data sk_cgrp_data;
+};
+
+struct upid {
+	int nr;
+};
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[];
+};
+
+typedef struct {
+	__u32 val;
+} kuid_t;
+
+struct cred {
+	kuid_t uid;
+};
+
+struct task_struct {
+	unsigned int flags;
+	int tgid;
+	struct task_struct *group_leader;
+	struct pid *thread_pid;
+	const struct cred *cred;
+	char comm[16];
+	struct css_set *cgroups;
+};
+
+#pragma clang attribute pop
+
+#endif
