@@ -18,6 +18,9 @@ B := build
 SANFLAGS :=
 endif
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+# Rewritten only when it changes, so that a commit recompiles one file.
+HASH := \#
+$(shell mkdir -p $(B)/gen; echo '$(HASH)define WEIR_VERSION "$(VERSION)"' | cmp -s - $(B)/gen/version.h || echo '$(HASH)define WEIR_VERSION "$(VERSION)"' > $(B)/gen/version.h)
 
 ifeq ($(V),1)
 Q :=
@@ -32,7 +35,7 @@ WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wformat
 # Hardening, as distributions build network-facing daemons.
 HARDEN := -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fPIE -fcf-protection
 HARDEN_LD := -pie -Wl,-z,relro,-z,now,-z,noexecstack
-CPPFLAGS := -Ibpf -Iuserspace -Irunner -I$(B)/gen -D_GNU_SOURCE -DWEIR_VERSION='"$(VERSION)"'
+CPPFLAGS := -Ibpf -Iuserspace -Irunner -I$(B)/gen -D_GNU_SOURCE
 CFLAGS ?= -O2 -g
 ALL_CFLAGS := -std=gnu17 $(CFLAGS) $(WARN) $(if $(SANFLAGS),$(SANFLAGS),$(HARDEN))
 ALL_LDFLAGS := $(if $(SANFLAGS),$(SANFLAGS),$(HARDEN_LD)) $(LDFLAGS)
@@ -101,7 +104,71 @@ $(B)/unit/%: tests/unit/%.c $(filter-out $(B)/obj/userspace/cli/main.o,$(WEIR_OB
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $(CPPFLAGS) $(ALL_LDFLAGS) $^ -lcmocka $(LIBS) -o $@
 
+# ---- tests against the kernel's programs, and of the api process behind fake peers ----
+BPF_TESTS := $(patsubst tests/bpf/%.c,$(B)/bpf/%,$(wildcard tests/bpf/test_*.c))
+API_TESTS := $(patsubst tests/api/%.c,$(B)/api/%,$(wildcard tests/api/test_*.c))
+-include tests/bpf/rules.mk tests/api/rules.mk
+
 -include $(WEIR_OBJ:.o=.d) $(HOOKS_OBJ:.o=.d)
+
+.PHONY: run
+run: ## from a clone to 42 and a denied DNS leak: installs, builds, serves, shows
+	@deploy/quickstart
+
+.PHONY: test
+test: ## every test that runs on this machine (root; under ten minutes)
+	@deploy/install-packages build run test
+	@$(MAKE) --no-print-directory -j2 $(B)/weir $(B)/weir-hooks units
+	@$(MAKE) --no-print-directory -j2 SAN=1 units
+	@python3 tests/run.py unit bpf api san:unit san:api system
+
+.PHONY: units
+units: $(UNIT) $(API_TESTS) $(if $(SANFLAGS),,$(BPF_TESTS))
+
+.PHONY: check
+check: units ## unit and api tests, no root needed
+	@python3 tests/run.py unit api
+
+KERNEL ?= 6.1
+.PHONY: test-vm
+test-vm: ## the core on a stock kernel under emulation: KERNEL=6.1 (default), 6.12, 7.2
+	@deploy/install-packages build run test vm
+	@$(MAKE) --no-print-directory -j2 $(B)/weir $(B)/weir-hooks
+	@tests/vm/fetch $(KERNEL)
+	@tests/vm/run --kernel $(KERNEL) --timeout 900 -- env WEIR_SLOW=12 MUST_WORK=$(MUST_WORK) /usr/bin/python3 tests/run.py guest
+
+C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' ':!vmlinux')
+.PHONY: format
+format: ## reformat the C files
+	clang-format -i $(C_FILES)
+
+.PHONY: lint
+lint: ## clang-format, cppcheck, clang-tidy, shellcheck, and the rule that core is pure
+	@deploy/install-packages lint
+	$(say) FORMAT
+	$(Q)clang-format --dry-run -Werror $(C_FILES)
+	$(say) PURE "userspace/core includes no kernel, network or process interface"
+	$(Q)! grep -nE '#include [<"](bpf/|linux/bpf|sys/socket|sys/mount|sched|microhttpd|seccomp|kernel/|supervisor/|api/|auditor/)' userspace/core/*.[ch]
+	$(say) SHELL
+	$(Q)shellcheck deploy/install-packages deploy/quickstart .ci/run tests/vm/fetch tests/vm/run
+	$(say) CPPCHECK
+	$(Q)cppcheck -q --std=c11 --error-exitcode=1 --enable=warning,performance,portability --inline-suppr \
+		--suppress=missingIncludeSystem --suppress=unusedStructMember --suppress=normalCheckLevelMaxBranches \
+		-DINIT_BLOB='""' -Ibpf -Iuserspace -Irunner userspace runner
+	$(say) TIDY
+	$(Q)clang-tidy --quiet $(filter-out userspace/kernel/guard.c,$(WEIR_SRC)) runner/init*.c -- -std=gnu17 -Ibpf -Iuserspace -Irunner \
+		-D_GNU_SOURCE -I$(B)/gen -DINIT_BLOB='"/dev/null"' 2>/dev/null
+
+.PHONY: bench
+bench: $(B)/weir ## figures of this machine, with floors and peers beside them (root)
+	@python3 tests/bench/bench.py
+
+.PHONY: install
+install: $(B)/weir ## install below PREFIX (default /usr/local), honouring DESTDIR
+	install -D -m 755 $(B)/weir $(DESTDIR)$(PREFIX)/bin/weir
+	for m in docs/man/*.1; do install -D -m 644 $$m $(DESTDIR)$(PREFIX)/share/man/man1/$$(basename $$m); done
+	install -D -m 644 docs/completion/weir.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/weir
+	for p in policies/*.json; do install -D -m 644 $$p $(DESTDIR)$(PREFIX)/share/weir/policies/$$(basename $$p); done
 
 .PHONY: clean
 clean: ## remove build/

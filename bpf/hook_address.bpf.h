@@ -32,13 +32,13 @@ static __always_inline struct sock *plain_sock(struct bpf_sock *sk)
 	return ret;
 }
 
-/* The cgroup a socket answers to: the governed one it was made in, else the one at or above our root. */
-static __always_inline __u64 socket_cgroup(struct bpf_sock *sk)
+static __always_inline struct cgroup *socket_cgroup(struct bpf_sock *sk)
 {
-	struct cgroup *cg = BPF_CORE_READ(plain_sock(sk), sk_cgrp_data.cgroup);
-	__u64 id = ancestor_id(cg, level);
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
 
-	return id ? id : BPF_CORE_READ(cg, kn, id);
+	if (tcp)
+		return tcp->inet_conn.icsk_inet.sk.sk_cgrp_data.cgroup;
+	return BPF_CORE_READ(plain_sock(sk), sk_cgrp_data.cgroup);
 }
 
 static __always_inline int is_deferred(const struct bpf_sock_addr *ctx)
@@ -46,39 +46,63 @@ static __always_inline int is_deferred(const struct bpf_sock_addr *ctx)
 	return ctx->type == SOCK_DGRAM || ctx->type == SOCK_RAW;
 }
 
-/* A kernel thread connects on nobody's behalf that we could name (MPTCP does, for its further subflows). */
-static __always_inline struct task_struct *credible_task(void)
-{
-	struct task_struct *t = (struct task_struct *)bpf_get_current_task();
+/* `own`: the task's governed cgroup, or what tells that it has to be found out first. */
+#define OWN_UNKNOWN (~0ULL)
 
-	return t && !(BPF_CORE_READ(t, flags) & PF_KTHREAD) && BPF_CORE_READ(t, tgid) ? t : NULL;
-}
-
-static __always_inline void remember(struct bpf_sock *sk, struct task_struct *t, __u64 cgroup)
+static __always_inline void remember(struct bpf_sock *sk, struct task_struct *t, __u64 own)
 {
 	struct weir_owner *o = bpf_sk_storage_get(&owners, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	__u64 lives_in = bpf_get_current_cgroup_id();
 
 	if (!o) {
 		stat_inc(WEIR_STAT_STORAGE);
 		return;
 	}
-	if (o->host_pid != (__u32)BPF_CORE_READ(t, tgid) || o->cgroup != cgroup)
-		owner_of(o, t, cgroup);
+	if (o->host_pid == (__u32)t->tgid && o->lives_in == lives_in)
+		return;
+	o->cgroup = own == OWN_UNKNOWN ? governed(t->cgroups->dfl_cgrp) : own;
+	o->lives_in = lives_in;
+	o->host_pid = (__u32)t->tgid;
+	o->pid = inner_pid(t);
+	o->uid = t->cred->uid.val;
+	BPF_CORE_READ_INTO(&o->comm, t, comm);
+}
+
+struct connect_who {
+	__u64 made_in; /* the cgroup the socket answers to: the governed one it was made in, else where it is */
+	__u64 own;     /* the task's governed cgroup; 0 */
+};
+
+/* Nearly always both are the same cgroup, and there is one walk. */
+static __always_inline void find_connect_who(struct bpf_sock_addr *ctx, struct task_struct *t, struct connect_who *w)
+{
+	struct cgroup *cg = socket_cgroup(ctx->sk);
+
+	w->own = t ? bpf_get_current_ancestor_cgroup_id((int)level) : 0;
+	if (t && cg == t->cgroups->dfl_cgrp && w->own) {
+		w->made_in = w->own;
+		return;
+	}
+	if (w->own && bpf_get_current_ancestor_cgroup_id((int)root_level) != root_cgroup)
+		w->own = 0;
+	w->made_in = ancestor_id(cg, level);
+	if (!w->made_in)
+		w->made_in = BPF_CORE_READ(cg, kn, id);
 }
 
 /* Judges a stream's connect(); `key` holds the destination. */
 static __always_inline int judge_connect(struct bpf_sock_addr *ctx, struct attempt *a)
 {
 	struct task_struct *t = credible_task();
-	__u64 own = t ? current_governed(t) : 0;
-	__u64 made_in = socket_cgroup(ctx->sk);
 	struct weir_sandbox *sb, *other;
+	struct connect_who w;
 	weir_judgement j;
 
-	a->key.cgroup = own ? own : made_in;
+	find_connect_who(ctx, t, &w);
+	a->key.cgroup = w.own ? w.own : w.made_in;
 	j = judge_cgroup(a->key.cgroup, 1, &sb);
-	if (own && own != made_in)
-		j = weir_judge_both(j, judge_cgroup(made_in, 1, &other));
+	if (a->key.cgroup != w.made_in)
+		j = weir_judge_both(j, judge_cgroup(w.made_in, 1, &other));
 	a->key.verdict = weir_verdict_of(j);
 	a->key.reason = weir_reason_of(j);
 	a->key.protocol = (__u8)ctx->protocol;
@@ -87,7 +111,7 @@ static __always_inline int judge_connect(struct bpf_sock_addr *ctx, struct attem
 	if (a->key.verdict != WEIR_ALLOW)
 		return ADDR_REFUSE;
 	if (t)
-		remember(ctx->sk, t, own);
+		remember(ctx->sk, t, w.own);
 	return ADDR_PASS;
 }
 
@@ -96,7 +120,7 @@ static __always_inline int defer(struct bpf_sock_addr *ctx)
 	struct task_struct *t = credible_task();
 
 	if (t)
-		remember(ctx->sk, t, current_governed(t));
+		remember(ctx->sk, t, OWN_UNKNOWN);
 	return ADDR_PASS;
 }
 

@@ -37,15 +37,6 @@ struct packet_who {
 	bool stream;
 };
 
-static __always_inline __u64 current_governed_in_skb(struct task_struct *t)
-{
-	if (current_by_helper)
-		return bpf_get_current_ancestor_cgroup_id((int)root_level) == root_cgroup
-			   ? bpf_get_current_ancestor_cgroup_id((int)level)
-			   : 0;
-	return current_governed(t);
-}
-
 /*
  * Datagram and raw sockets send in the context of the caller, always: the current task is the sender, also when it is a
  * child that inherited the socket. A stream's packets leave when acknowledgements and timers want it: whoever connected is
@@ -67,7 +58,9 @@ static __always_inline void find_who(struct __sk_buff *skb, struct packet_who *w
 	if (!w->stream)
 		w->task = credible_task();
 	if (w->task) {
-		__u64 own = current_governed_in_skb(w->task);
+		struct cgroup *cg = w->task->cgroups->dfl_cgrp;
+		/* Nearly always the socket was made where its user is. */
+		__u64 own = cg->kn->id == bpf_skb_cgroup_id(skb) ? 0 : governed(cg);
 
 		if (own)
 			w->subject = own;

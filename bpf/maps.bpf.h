@@ -8,8 +8,6 @@
 const volatile __u32 level = 0;
 const volatile __u32 root_level = 0;
 const volatile __u64 root_cgroup = 0;
-/* The packet hook may ask for the current task's cgroup by helper (6.12 and later); else it walks there. */
-const volatile bool current_by_helper = false;
 const volatile __u64 name_key[2] = {0, 0};
 
 /* Cgroup id -> entry. Not there: denied, NO_ENTRY. */
@@ -62,7 +60,8 @@ struct {
 
 /* Who connected or first sent, for packets that leave in somebody else's context. */
 struct weir_owner {
-	__u64 cgroup; /* governed cgroup of that task, 0 when it is not below our root */
+	__u64 cgroup;	/* governed cgroup of that task, 0 when it is not below our root */
+	__u64 lives_in; /* the cgroup it is in, to notice that it moved */
 	__u32 host_pid;
 	__u32 pid;
 	__u32 uid;

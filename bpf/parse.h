@@ -91,6 +91,12 @@ WEIR_INLINE int weir_parse_ip4(WEIR_PACKET *pkt, struct weir_packet *pk)
 	return 0;
 }
 
+WEIR_INLINE int weir_is_extension(__u8 header)
+{
+	return header == WEIR_P_HOPOPTS || header == WEIR_P_DSTOPTS || header == WEIR_P_ROUTING || header == WEIR_P_AH ||
+	       header == WEIR_P_FRAGMENT;
+}
+
 WEIR_INLINE int weir_parse_ip6(WEIR_PACKET *pkt, struct weir_packet *pk)
 {
 	__u8 h[8], next;
@@ -100,36 +106,27 @@ WEIR_INLINE int weir_parse_ip6(WEIR_PACKET *pkt, struct weir_packet *pk)
 	if (weir_load(pkt, 0, h, sizeof h) < 0 || h[0] >> 4 != 6 || weir_load(pkt, 24, pk->daddr, 16) < 0)
 		return -1;
 	next = h[6];
-	for (i = 0; i <= WEIR_EXT_HEADERS; i++) {
+	for (i = 0; i < WEIR_EXT_HEADERS && weir_is_extension(next); i++) {
 		__u8 x[4];
-		int ext = next == WEIR_P_HOPOPTS || next == WEIR_P_DSTOPTS || next == WEIR_P_ROUTING || next == WEIR_P_AH ||
-			  next == WEIR_P_FRAGMENT;
 
-		pk->protocol = next;
-		pk->transport = (__u16)off;
-		if (!ext) {
-			pk->family = 6;
-			return 0;
-		}
-		if (i == WEIR_EXT_HEADERS || weir_load(pkt, off, x, sizeof x) < 0)
+		if (weir_load(pkt, off, x, sizeof x) < 0)
 			return -1;
-		if (next == WEIR_P_FRAGMENT) {
-			off += 8;
-			if (x[2] || x[3] & 0xf8) {
-				pk->protocol = x[0];
-				pk->transport = (__u16)off;
-				pk->headless = 1;
-				pk->family = 6;
-				return 0;
-			}
-		} else if (next == WEIR_P_AH) {
+		if (next == WEIR_P_AH)
 			off += (x[1] + 2U) * 4;
-		} else {
-			off += (x[1] + 1U) * 8;
-		}
+		else
+			off += next == WEIR_P_FRAGMENT ? 8 : (x[1] + 1U) * 8;
+		pk->headless = next == WEIR_P_FRAGMENT && (x[2] || x[3] & 0xf8);
 		next = x[0];
+		if (pk->headless)
+			break;
 	}
-	return -1;
+	pk->protocol = next;
+	pk->transport = (__u16)off;
+	/* Behind a later fragment's header, `next` only names what the first one began with. */
+	if (!pk->headless && weir_is_extension(next))
+		return -1;
+	pk->family = 6;
+	return 0;
 }
 
 /* `ethertype`: what the stack takes the packet for (host order). A raw socket can write any version into the header. */

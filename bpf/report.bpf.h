@@ -10,6 +10,11 @@
 
 /* ---- who ---- */
 
+/*
+ * Tasks and what hangs off them are read as typed pointers, one load each. Where an index is no constant that does not go,
+ * and a helper reads: on the slow paths only.
+ */
+
 /* The id of `cg`'s ancestor `at` levels below the cgroup2 root, 0 when it is not that deep. */
 static __always_inline __u64 ancestor_id(struct cgroup *cg, __u32 at)
 {
@@ -17,29 +22,29 @@ static __always_inline __u64 ancestor_id(struct cgroup *cg, __u32 at)
 
 	if (!cg || BPF_CORE_READ(cg, level) < (int)at)
 		return 0;
-	/* An index that is no constant cannot be relocated, the array's offset can. */
 	bpf_probe_read_kernel(&up, sizeof up,
 			      (void *)cg + bpf_core_field_offset(struct cgroup, ancestors) + at * sizeof(struct cgroup *));
 	return up ? BPF_CORE_READ(up, kn, id) : 0;
 }
 
-static __always_inline struct cgroup *task_cgroup(struct task_struct *t)
+/* The governed cgroup a task in `cg` is in, 0 when it is not below our root. */
+static __always_inline __u64 governed(struct cgroup *cg)
 {
-	return BPF_CORE_READ(t, cgroups, dfl_cgrp);
+	return ancestor_id(cg, root_level) == root_cgroup ? ancestor_id(cg, level) : 0;
 }
 
-/* The governed cgroup of the current task, 0 when it is not below our root. */
-static __always_inline __u64 current_governed(struct task_struct *t)
+/* A kernel thread acts on nobody's behalf that we could name (MPTCP's opens further subflows). */
+static __always_inline struct task_struct *credible_task(void)
 {
-	struct cgroup *cg = task_cgroup(t);
+	struct task_struct *t = bpf_get_current_task_btf();
 
-	return ancestor_id(cg, root_level) == root_cgroup ? ancestor_id(cg, level) : 0;
+	return !(t->flags & PF_KTHREAD) && t->tgid ? t : NULL;
 }
 
 /* The leader's pid in its own, innermost namespace. */
 static __always_inline __u32 inner_pid(struct task_struct *t)
 {
-	struct pid *pid = BPF_CORE_READ(t, group_leader, thread_pid);
+	struct pid *pid = t->group_leader->thread_pid;
 	__u32 nr = 0;
 
 	if (pid)
@@ -48,16 +53,6 @@ static __always_inline __u32 inner_pid(struct task_struct *t)
 					  BPF_CORE_READ(pid, level) * bpf_core_type_size(struct upid) +
 					  bpf_core_field_offset(struct upid, nr));
 	return nr;
-}
-
-static __always_inline void owner_of(struct weir_owner *o, struct task_struct *t, __u64 cgroup)
-{
-	o->cgroup = cgroup;
-	o->host_pid = (__u32)BPF_CORE_READ(t, tgid);
-	o->pid = inner_pid(t);
-	o->uid = BPF_CORE_READ(t, cred, uid.val);
-	o->pad = 0;
-	BPF_CORE_READ_INTO(&o->comm, t, comm);
 }
 
 /* ---- what a cgroup says ---- */
@@ -98,9 +93,9 @@ static __always_inline void fill_who(struct weir_event *ev, const struct attempt
 	__builtin_memset(ev->comm, 0, sizeof ev->comm);
 	if (t) {
 		ev->attribution = WEIR_ATTR_CURRENT;
-		ev->host_pid = (__u32)BPF_CORE_READ(t, tgid);
+		ev->host_pid = (__u32)t->tgid;
 		ev->pid = inner_pid(t);
-		ev->uid = BPF_CORE_READ(t, cred, uid.val);
+		ev->uid = t->cred->uid.val;
 		BPF_CORE_READ_INTO(&ev->comm, t, comm);
 	} else if (a->socket) {
 		ev->attribution = WEIR_ATTR_SOCKET;

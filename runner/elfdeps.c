@@ -70,8 +70,8 @@ static void read_conf(struct elfdeps *d, const char *path, int depth)
 
 struct elfdeps *elfdeps_new(void)
 {
-	static const char *const defaults[] = {"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64",
-					       "/lib", "/usr/lib"};
+	static const char *const defaults[] = {
+	    "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"};
 	struct elfdeps *d = calloc(1, sizeof *d);
 
 	if (!d || elf_version(EV_CURRENT) == EV_NONE)

@@ -57,17 +57,17 @@ struct image {
 
 /* The base commands: coreutils and what scripts lean on. No tool that changes identity or talks to a network. */
 static const char *const commands[] = {
-    "[",	"awk",	  "b2sum",   "base32",	 "base64",   "basename", "bash",     "bunzip2", "bzip2",   "cat",	 "chmod",
-    "cksum",	"cmp",	  "comm",    "cp",	 "csplit",   "cut",	 "date",     "dd",	"diff",	   "dirname",	 "du",
-    "echo",	"egrep",  "env",     "expand",	 "expr",     "factor",	 "false",    "fgrep",	"find",	 "fmt",
-    "fold",	"grep",	  "groups",  "gunzip",	 "gzip",     "head",	 "hostname", "id",	"install", "join",	 "kill",
-    "link",	"ln",	  "ls",	     "md5sum",	 "mkdir",    "mkfifo",	 "mktemp",   "mv",	"nice",	   "nl",	 "nohup",
-    "nproc",	"numfmt", "od",	     "paste",	 "patch",    "pathchk",	 "pr",	     "printenv", "printf", "ptx",
-    "pwd",	"readlink", "realpath", "rm",	 "rmdir",    "sed",	 "seq",	     "sh",	"sha1sum", "sha224sum",	 "sha256sum",
-    "sha384sum", "sha512sum", "shred", "shuf",	 "sleep",    "sort",	 "split",    "stat",	"stdbuf",  "stty",	 "sum",
-    "sync",	"tac",	  "tail",    "tar",	 "tee",	     "test",	 "timeout",  "touch",	"tr",	   "true",	 "truncate",
-    "tsort",	"tty",	  "uname",   "unexpand", "uniq",     "unlink",	 "wc",	     "which",	"whoami",  "xargs",	 "xz",
-    "yes",	"zcat",
+    "[",	"awk",	    "b2sum",   "base32",    "base64",	 "basename",  "bash",	   "bunzip2", "bzip2",	  "cat",
+    "chmod",	"cksum",    "cmp",     "comm",	    "cp",	 "csplit",    "cut",	   "date",    "dd",	  "diff",
+    "dirname",	"du",	    "echo",    "egrep",	    "env",	 "expand",    "expr",	   "factor",  "false",	  "fgrep",
+    "find",	"fmt",	    "fold",    "grep",	    "groups",	 "gunzip",    "gzip",	   "head",    "hostname", "id",
+    "install",	"join",	    "kill",    "link",	    "ln",	 "ls",	      "md5sum",	   "mkdir",   "mkfifo",	  "mktemp",
+    "mv",	"nice",	    "nl",      "nohup",	    "nproc",	 "numfmt",    "od",	   "paste",   "patch",	  "pathchk",
+    "pr",	"printenv", "printf",  "ptx",	    "pwd",	 "readlink",  "realpath",  "rm",      "rmdir",	  "sed",
+    "seq",	"sh",	    "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "shred",   "shuf",	  "sleep",
+    "sort",	"split",    "stat",    "stdbuf",    "stty",	 "sum",	      "sync",	   "tac",     "tail",	  "tar",
+    "tee",	"test",	    "timeout", "touch",	    "tr",	 "true",      "truncate",  "tsort",   "tty",	  "uname",
+    "unexpand", "uniq",	    "unlink",  "wc",	    "which",	 "whoami",    "xargs",	   "xz",      "yes",	  "zcat",
 };
 
 static const char *const command_dirs[] = {"/usr/bin", "/bin"};
@@ -331,8 +331,8 @@ static void note_missing(struct image *im, const char *what)
 
 static int layout(struct image *im, struct err *e)
 {
-	static const char *const dirs[] = {"/etc", "/dev", "/proc", "/tmp", "/work", "/usr/bin", "/usr/lib", "/usr/lib64",
-					   "/usr/share/weir"};
+	static const char *const dirs[] = {"/etc",     "/dev",	   "/proc",	 "/tmp",	   "/work",
+					   "/usr/bin", "/usr/lib", "/usr/lib64", "/usr/share/weir"};
 	static const struct {
 		const char *to, *target;
 	} links[] = {{"/bin", "usr/bin"}, {"/sbin", "usr/bin"}, {"/lib", "usr/lib"}, {"/lib64", "usr/lib64"}};
@@ -411,7 +411,8 @@ static int add_python(struct image *im, const struct python *py, struct elfdeps 
 	char to[PATH_MAX], file[PATH_MAX];
 	int rc;
 
-	if (fmt(im->interpreter, sizeof im->interpreter, "%s/bin/%s", strcmp(py->prefix, "/usr") ? "/usr/local" : "/usr", name) < 0)
+	if (fmt(im->interpreter, sizeof im->interpreter, "%s/bin/%s", strcmp(py->prefix, "/usr") ? "/usr/local" : "/usr",
+		name) < 0)
 		return err_set(e, ENAMETOOLONG, "image", "interpreter name too long");
 	rc = expose_file(im, py->executable, im->interpreter, e);
 	if (rc == 0)

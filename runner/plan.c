@@ -3,10 +3,9 @@
 
 #include <string.h>
 
-const struct plan_step_info plan_steps[STEP_COUNT] = {
-    [STEP_NONE] = {"NONE", "none", "-", "nothing"},
+const struct plan_step_info plan_steps[STEP_COUNT] = {[STEP_NONE] = {"NONE", "none", "-", "nothing"},
 #define STEP(id, layer, actor, what) [STEP_##id] = {#id, layer, #actor, what},
-    PLAN_STEPS(STEP)
+						      PLAN_STEPS(STEP)
 #undef STEP
 };
 

@@ -58,12 +58,12 @@ enum plan_step {
 #define STEP(id, layer, actor, what) STEP_##id,
 	PLAN_STEPS(STEP)
 #undef STEP
-	STEP_COUNT,
+	    STEP_COUNT,
 };
 
 #define PLAN_MAGIC 0x4e414c50u
-#define PLAN_V1_MAX 4	 /* v1 hierarchies a sandbox joins: memory, cpu, pids (and room) */
-#define PLAN_PROBES 4	 /* UDP and TCP, both families */
+#define PLAN_V1_MAX 4	   /* v1 hierarchies a sandbox joins: memory, cpu, pids (and room) */
+#define PLAN_PROBES 4	   /* UDP and TCP, both families */
 #define SANDBOX_PIDS_OWN 1 /* init, beside what a run may start */
 
 /* Where things are inside a sandbox. */
@@ -103,10 +103,10 @@ struct init_plan {
 	uint32_t v1_count;
 	uint32_t filter_len, own_filter_len; /* instructions */
 	uint64_t tmpfs_bytes, tmpfs_inodes;
-	char stage[128];	/* host directory that holds image/, base*, root/ in the supervisor's mount namespace */
-	char overlay[256];	/* mount options of the image, with paths relative to `stage` */
-	char interpreter[128];	/* path inside the sandbox */
-	uint32_t fault, skip; /* enum plan_step; honoured only by builds with WEIR_TEST_HOOKS */
+	char stage[128];       /* host directory that holds image/, base*, root/ in the supervisor's mount namespace */
+	char overlay[256];     /* mount options of the image, with paths relative to `stage` */
+	char interpreter[128]; /* path inside the sandbox */
+	uint32_t fault, skip;  /* enum plan_step; honoured only by builds with WEIR_TEST_HOOKS */
 };
 
 enum init_report_type {
@@ -118,11 +118,11 @@ enum init_report_type {
 
 struct init_report {
 	uint32_t type;
-	uint32_t step; /* FAILED: enum plan_step */
-	int32_t error; /* FAILED: errno */
-	int32_t status; /* EXITED: as from waitpid */
+	uint32_t step;			  /* FAILED: enum plan_step */
+	int32_t error;			  /* FAILED: errno */
+	int32_t status;			  /* EXITED: as from waitpid */
 	int32_t probe_errno[PLAN_PROBES]; /* PROBED: UDP4, UDP6, TCP4, TCP6; 0 = it left; EAFNOSUPPORT = no such family here */
-	uint64_t cpu_us; /* EXITED: rusage of main and its reaped children */
+	uint64_t cpu_us;		  /* EXITED: rusage of main and its reaped children */
 	char detail[96];
 };
 

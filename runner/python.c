@@ -143,7 +143,8 @@ int python_find(const char *configured, struct python *ret, struct err *e)
 		int rc = probe(configured, &py);
 
 		if (rc < 0)
-			return err_set(e, -rc, "interpreter", "%s is not a Python 3 that answers to -c with its own layout", configured);
+			return err_set(e, -rc, "interpreter", "%s is not a Python 3 that answers to -c with its own layout",
+				       configured);
 		*ret = py;
 		return 0;
 	}

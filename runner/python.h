@@ -8,12 +8,12 @@
 #define PYTHON_WANTED "3.12"
 
 struct python {
-	char version[32];    /* "3.12.1" */
+	char version[32];     /* "3.12.1" */
 	char executable[256]; /* the real file, no shim, no link */
-	char prefix[256];    /* sys.base_prefix */
-	char stdlib[256];    /* directory of the standard library, below prefix */
-	char platlib[256];   /* directory of its extension modules' parent; often the same */
-	char site[256];	     /* first site directory, below prefix: where a .pth file is read */
+	char prefix[256];     /* sys.base_prefix */
+	char stdlib[256];     /* directory of the standard library, below prefix */
+	char platlib[256];    /* directory of its extension modules' parent; often the same */
+	char site[256];	      /* first site directory, below prefix: where a .pth file is read */
 };
 
 /*

@@ -94,6 +94,18 @@ struct sock {
 	struct sock_cgroup_data sk_cgrp_data;
 };
 
+struct inet_sock {
+	struct sock sk;
+};
+
+struct inet_connection_sock {
+	struct inet_sock icsk_inet;
+};
+
+struct tcp_sock {
+	struct inet_connection_sock inet_conn;
+};
+
 struct upid {
 	int nr;
 };

@@ -72,7 +72,8 @@ void run_fail(struct runclient *rc, struct run *run, const char *layer, const ch
 		vsnprintf(f->text, sizeof f->text, fmt, ap);
 		va_end(ap);
 	}
-	run->result.ran = run->result.ran || run->state >= RUN_RUNNING;
+	if (run->state == RUN_RUNNING)
+		run->result.ran = true; /* the gate may be open by now; once it is over, the supervisor has said */
 	if (run->state < RUN_ENDED)
 		run_ask_kill(rc, run, RUN_END_CANCELLED);
 	run_finish(rc, run, RUN_FAILED);

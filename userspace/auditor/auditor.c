@@ -279,6 +279,7 @@ int auditor_main(const struct auditor_config *config)
 	log_init("auditor", LOG_LVL_INFO);
 	if (start(&a, config, &e) < 0) {
 		log_error("can't start: %s", e.msg);
+		free(a.clients);
 		return 1;
 	}
 	stats = store_stats(a.store);

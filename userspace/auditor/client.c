@@ -5,7 +5,9 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/sockios.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -133,18 +135,41 @@ static int to_file(struct client *c)
 	return r;
 }
 
-static int flush(struct client *c)
+/* Whether another memfd may be sent: not while a client that does not read has many on their way to it. */
+static bool may_send_file(struct client *c)
 {
+	int unread;
+
+	if (c->files < CLIENT_FILES_MAX)
+		return true;
+	if (ioctl(c->fd, SIOCOUTQ, &unread) < 0 || unread > 0)
+		return false;
+	c->files = 0;
+	return true;
+}
+
+static int flush(struct client *c, int64_t now_ms)
+{
+	c->retry_at_ms = 0;
 	while (c->nout) {
 		struct client_answer *a = &c->out[c->out_first];
-		int r = ipc_send(c->fd, a->msg, a->len, &a->memfd, a->memfd >= 0 ? 1 : 0);
+		bool file = a->memfd >= 0;
+		int r = -ETOOMANYREFS;
 
-		if (r == -EMSGSIZE)
+		if (!file || may_send_file(c))
+			r = ipc_send(c->fd, a->msg, a->len, &a->memfd, file ? 1 : 0);
+		if (r == -EMSGSIZE) {
 			r = to_file(c);
-		else if (r == 0)
+		} else if (r == 0) {
+			c->files += file;
 			answer_drop(c);
-		if (r == -EAGAIN || r == -ENOBUFS)
+		}
+		if (r == -EAGAIN)
 			return 0;
+		if (r == -ETOOMANYREFS || r == -ENOBUFS || r == -ENOMEM) {
+			c->retry_at_ms = now_ms + CLIENT_RETRY_MS;
+			return 0;
+		}
 		if (r < 0)
 			return r;
 	}
@@ -262,7 +287,7 @@ int client_pump(struct client *c, struct store *store, int64_t now_ms)
 	do {
 		r = answer_parked(c, store, now_ms);
 		if (r >= 0) {
-			int sent = flush(c);
+			int sent = flush(c, now_ms);
 
 			r = sent < 0 ? sent : r;
 		}
@@ -272,14 +297,14 @@ int client_pump(struct client *c, struct store *store, int64_t now_ms)
 
 uint32_t client_events(const struct client *c)
 {
-	uint32_t events = c->nout ? EPOLLOUT : 0;
+	uint32_t events = c->nout && !c->retry_at_ms ? EPOLLOUT : 0;
 
 	return events | (has_room(c) && c->nparked < CLIENT_PARKED_MAX ? EPOLLIN : 0);
 }
 
 int64_t client_deadline(const struct client *c)
 {
-	int64_t first = INT64_MAX;
+	int64_t first = c->retry_at_ms ? c->retry_at_ms : INT64_MAX;
 
 	/* Without room nothing can be answered, however late: EPOLLOUT will wake us. */
 	for (size_t i = 0; has_room(c) && i < c->nparked; i++)

@@ -18,6 +18,8 @@
 #define CLIENT_PARKED_MAX 1024
 #define CLIENT_OUT_MAX 32
 #define CLIENT_OUT_BYTES (8u << 20)
+#define CLIENT_FILES_MAX 16 /* answers by memfd that were sent and not yet received: the kernel keeps those for us */
+#define CLIENT_RETRY_MS 10  /* nothing tells a sender that its fds were received, so it has to look again */
 
 struct client_parked {
 	struct query query;
@@ -38,6 +40,8 @@ struct client {
 	size_t nparked;
 	struct client_answer out[CLIENT_OUT_MAX]; /* a ring */
 	size_t out_first, nout, out_bytes;
+	unsigned files;	     /* sent since the connection was last seen empty */
+	int64_t retry_at_ms; /* when sending is held up by those; 0 when it is not */
 };
 
 /* Takes fd. */

@@ -5,9 +5,11 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
+#include <linux/sockios.h>
 #include <seccomp.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -185,7 +187,8 @@ static const int fatal[] = {
 
 static int add_rules(scmp_filter_ctx ctx)
 {
-	/* Memory may be had, but never to run code from. */
+	/* How much a peer has left unread; memory, but never to run code from. */
+	const struct scmp_arg_cmp outq = SCMP_A1(SCMP_CMP_EQ, SIOCOUTQ);
 	const struct scmp_arg_cmp not_exec = SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0);
 	int r = 0;
 
@@ -193,6 +196,8 @@ static int add_rules(scmp_filter_ctx ctx)
 		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, allowed[i], 0);
 	for (size_t i = 0; r == 0 && i < sizeof fatal / sizeof fatal[0]; i++)
 		r = seccomp_rule_add(ctx, SCMP_ACT_KILL_PROCESS, fatal[i], 0);
+	if (r == 0)
+		r = seccomp_rule_add_array(ctx, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1, &outq);
 	if (r == 0)
 		r = seccomp_rule_add_array(ctx, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1, &not_exec);
 	if (r == 0)

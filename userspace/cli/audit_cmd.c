@@ -188,7 +188,10 @@ static int ls(const struct store *store, const struct options *o, struct err *e)
 	} else {
 		printf("%-28s %-16s %-19s %-11s %-9s %8s %8s %6s\n", "RUN", "PROJECT", "BEGAN (UTC)", "STATE", "END",
 		       "ATTEMPTS", "DENIED", "LOST");
-		json_array_foreach(l.runs, i, run) print_row(run);
+		json_array_foreach(l.runs, i, run)
+		{
+			print_row(run);
+		}
 		if (total > json_array_size(l.runs))
 			printf("%zu older runs; --limit 0 lists all\n", total - json_array_size(l.runs));
 	}

@@ -1,2 +1,323 @@
-int doctor_cmd(int argc, char **argv);
-int doctor_cmd(int argc, char **argv) { (void)argc; (void)argv; return 1; }
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `weir doctor`: what this host can enforce, each thing tried, none guessed, and what would mend it. */
+#include <argp.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/launch.h"
+#include "core/cleanup.h"
+#include "core/log.h"
+#include "filter.h"
+#include "kernel/cgroup.h"
+#include "kernel/guard.h"
+#include "python.h"
+
+#define TEXT_MAX 400
+#define ROWS_MAX 48
+#define KERNEL_MAJOR 6
+#define KERNEL_MINOR 1
+
+enum grade { PASS, CAUTION, FAIL };
+static const char *const grade_names[] = {"PASS", "CAUTION", "FAIL"};
+static const char *const grade_colours[] = {"\033[32m", "\033[33m", "\033[31m"};
+
+struct row {
+	const char *layer;
+	char what[64];
+	enum grade grade;
+	char text[TEXT_MAX]; /* what was found, and for CAUTION and FAIL what would mend it */
+};
+
+struct report {
+	struct row rows[ROWS_MAX];
+	size_t count;
+};
+
+static void add(struct report *r, const char *layer, const char *what, enum grade grade, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+static void add(struct report *r, const char *layer, const char *what, enum grade grade, const char *fmt, ...)
+{
+	struct row *row = &r->rows[r->count];
+	va_list ap;
+
+	if (r->count == ROWS_MAX)
+		return;
+	r->count++;
+	row->layer = layer;
+	snprintf(row->what, sizeof row->what, "%s", what);
+	row->grade = grade;
+	va_start(ap, fmt);
+	vsnprintf(row->text, sizeof row->text, fmt, ap);
+	va_end(ap);
+}
+
+/* ---- the checks ---- */
+
+static void check_kernel(struct report *r)
+{
+	struct utsname u;
+	int major = 0, minor = 0;
+	bool new_enough;
+
+	uname(&u);
+	sscanf(u.release, "%d.%d", &major, &minor);
+	new_enough = major > KERNEL_MAJOR || (major == KERNEL_MAJOR && minor >= KERNEL_MINOR);
+	add(r, "kernel", "version", new_enough ? PASS : FAIL, "%s%s", u.release,
+	    new_enough ? "" : ": Weir needs 6.1 or newer; install the distribution's current kernel");
+	if (strcmp(u.machine, "x86_64"))
+		add(r, "kernel", "architecture", FAIL, "%s: this version knows x86-64 alone", u.machine);
+	if (access("/sys/kernel/btf/vmlinux", R_OK) == 0)
+		add(r, "kernel", "type information", PASS, "/sys/kernel/btf/vmlinux");
+	else
+		add(r, "kernel", "type information", FAIL,
+		    "no /sys/kernel/btf/vmlinux: use a kernel with CONFIG_DEBUG_INFO_BTF=y");
+}
+
+static bool check_cgroups(struct report *r, struct cgroup_host *host)
+{
+	struct err e;
+
+	if (cgroup_host_find(host, &e) < 0) {
+		add(r, "cgroup", "hierarchies", FAIL, "%s", e.msg);
+		return false;
+	}
+	add(r, "cgroup", "cgroup2", PASS, "at %s", host->v2_path);
+	for (int c = 0; c < CG_CONTROLLERS; c++)
+		add(r, "cgroup", cgroup_controller_names[c], PASS, "%s",
+		    host->v2_has[c] ? "through cgroup2" : host->v1_path[c]);
+	return true;
+}
+
+struct program_ctx {
+	struct report *r;
+	unsigned loaded;
+};
+
+static void on_program(void *ctx, const char *prog, int rc, const char *why)
+{
+	struct program_ctx *p = ctx;
+
+	p->loaded += rc == 0;
+	if (rc < 0)
+		add(p->r, "policy", prog, FAIL, "%s: %s", strerror(-rc), why[0] ? why : "the kernel refused the program");
+}
+
+static void check_programs(struct report *r)
+{
+	struct program_ctx p = {.r = r};
+	struct err e = {0};
+
+	if (guard_probe(on_program, &p, &e) < 0)
+		add(r, "policy", "eBPF programs", FAIL, "%s", e.msg);
+	else
+		add(r, "policy", "eBPF programs", PASS, "%u loaded", p.loaded);
+}
+
+static void check_filter(struct report *r)
+{
+	_cleanup_fd_ int fd = -1;
+	uint32_t len = 0;
+	struct err e;
+
+	if (filter_compile(FILTER_SNIPPET, &fd, &len, &e) < 0)
+		add(r, "seccomp", "filter", FAIL, "%s", e.msg);
+	else if (prctl(PR_GET_SECCOMP) < 0)
+		add(r, "seccomp", "filter", FAIL, "a kernel without seccomp: use one with CONFIG_SECCOMP_FILTER=y");
+	else
+		add(r, "seccomp", "filter", PASS, "%u instructions", len);
+}
+
+static void check_python(struct report *r, const char *configured)
+{
+	struct python py;
+	struct err e;
+
+	if (python_find(configured, &py, &e) < 0)
+		add(r, "interpreter", "Python", FAIL, "%s", e.msg);
+	else if (strncmp(py.version, PYTHON_WANTED, strlen(PYTHON_WANTED)))
+		add(r, "interpreter", "Python", CAUTION,
+		    "%s (%s): the contract's version is " PYTHON_WANTED "; install it or name one with --python", py.version,
+		    py.executable);
+	else
+		add(r, "interpreter", "Python", PASS, "%s (%s)", py.version, py.executable);
+}
+
+static void check_core_pattern(struct report *r)
+{
+	char text[256] = "";
+	_cleanup_fd_ int fd = open("/proc/sys/kernel/core_pattern", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+
+	text[n > 0 ? n : 0] = 0;
+	text[strcspn(text, "\n")] = 0;
+	add(r, "limits", "core dumps", PASS, "%s; off in a sandbox either way (RLIMIT_CORE is 1, and may not be changed)",
+	    text[0] == '|' ? "the host pipes them to a helper" : "the host writes them to a file");
+}
+
+/*
+ * The proof: a whole sandbox, built step by step as the service builds one; each step that fails names its layer. In a child,
+ * since a supervisor changes its mount namespace.
+ */
+static void check_sandbox(struct report *r, const char *python)
+{
+	const char *code =
+	    "import socket\ntry:\n socket.getaddrinfo('doctor.invalid', 80)\nexcept socket.gaierror:\n print(6*7)\n";
+	char *const argv[] = {(char *)"weir run", (char *)"--json", (char *)"-c", (char *)code,
+			      (char *)"--python", (char *)python,   NULL};
+	char out[16384] = "", problem[TEXT_MAX] = "";
+	int p[2], q[2], status;
+	size_t used = 0;
+	ssize_t n;
+	json_t *j;
+	pid_t pid;
+
+	if (pipe2(p, O_CLOEXEC) < 0 || pipe2(q, O_CLOEXEC) < 0 || (pid = fork()) < 0) {
+		add(r, "sandbox", "one whole sandbox", FAIL, "%s", strerror(errno));
+		return;
+	}
+	if (pid == 0) {
+		dup2(p[1], STDOUT_FILENO);
+		dup2(q[1], STDERR_FILENO);
+		_exit(run_cmd(python ? 6 : 4, (char **)argv));
+	}
+	close(p[1]);
+	close(q[1]);
+	while (used < sizeof out - 1 && (n = read(p[0], out + used, sizeof out - 1 - used)) > 0)
+		used += (size_t)n;
+	n = read(q[0], problem, sizeof problem - 1);
+	problem[n > 0 ? n : 0] = 0;
+	problem[strcspn(problem, "\n")] = 0;
+	close(p[0]);
+	close(q[0]);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	j = json_loads(out, 0, NULL);
+	if (!j) {
+		add(r, "sandbox", "one whole sandbox", FAIL, "%s", problem[0] ? problem : "it gave no answer");
+		return;
+	}
+	if (strcmp(json_string_value(json_object_get(j, "stdout")) ? json_string_value(json_object_get(j, "stdout")) : "",
+		   "42\n"))
+		add(r, "sandbox", "one whole sandbox", FAIL, "it ran, but did not print 42: %.300s",
+		    json_string_value(json_object_get(j, "stderr")));
+	else
+		add(r, "sandbox", "one whole sandbox", PASS, "built, proven, ran");
+	{
+		json_t *first = json_array_get(json_object_get(json_object_get(j, "egress"), "destinations"), 0);
+		const char *name = json_string_value(json_object_get(first, "dns_name"));
+		const char *verdict = json_string_value(json_object_get(first, "verdict"));
+
+		if (name && verdict && !strcmp(name, "doctor.invalid") && !strcmp(verdict, "denied"))
+			add(r, "policy", "DNS from a snippet", PASS, "denied at once, and the audit has the name");
+		else
+			add(r, "policy", "DNS from a snippet", FAIL, "the query was not denied and named: report this");
+	}
+	json_decref(j);
+}
+
+/* ---- output ---- */
+
+static void print_text(const struct report *r)
+{
+	bool colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
+
+	for (size_t i = 0; i < r->count; i++) {
+		const struct row *row = &r->rows[i];
+
+		printf("%s%-7s%s %-11s %-22s %s\n", colour ? grade_colours[row->grade] : "", grade_names[row->grade],
+		       colour ? "\033[0m" : "", row->layer, row->what, row->text);
+	}
+}
+
+static void print_json(const struct report *r, bool ok)
+{
+	json_t *checks = json_array(), *top = json_object();
+
+	for (size_t i = 0; i < r->count; i++)
+		json_array_append_new(checks,
+				      json_pack("{s:s, s:s, s:s, s:s}", "layer", r->rows[i].layer, "check", r->rows[i].what,
+						"result", grade_names[r->rows[i].grade], "text", r->rows[i].text));
+	json_object_set_new(top, "ok", json_boolean(ok));
+	json_object_set_new(top, "checks", checks);
+	json_dumpf(top, stdout, JSON_INDENT(2));
+	putchar('\n');
+	json_decref(top);
+}
+
+struct options {
+	bool json;
+	const char *python;
+};
+
+static const struct argp_option option_table[] = {
+    {"json", 'j', 0, 0, "print the result for machines", 0},
+    {"python", 'p', "FILE", 0, "the interpreter to try (default: as `weir serve` looks for one)", 0},
+    {0},
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct options *o = state->input;
+
+	switch (key) {
+	case 'j':
+		o->json = true;
+		return 0;
+	case 'p':
+		o->python = arg;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const char doc[] = "Try what this host can enforce, and say what to mend."
+			  "\vExamples:\n  sudo weir doctor\n  sudo weir doctor --json\n\n"
+			  "Exit status 0 only if every layer that the default policy needs is there. Nothing stays behind.";
+static const struct argp argp = {option_table, parse, NULL, doc, NULL, NULL, NULL};
+
+int doctor_cmd(int argc, char **argv)
+{
+	struct options o = {0};
+	struct report *r = calloc(1, sizeof *r);
+	struct cgroup_host host;
+	struct err e;
+	bool ok = true;
+
+	argp_parse(&argp, argc, argv, 0, NULL, &o);
+	if (!r)
+		return EXIT_WEIR;
+	if (cli_need_root(&e) < 0) {
+		free(r);
+		return cli_fail(&e);
+	}
+	check_kernel(r);
+	check_cgroups(r, &host);
+	check_programs(r);
+	check_filter(r);
+	check_python(r, o.python);
+	check_core_pattern(r);
+	check_sandbox(r, o.python);
+	for (size_t i = 0; i < r->count; i++)
+		ok = ok && r->rows[i].grade != FAIL;
+	if (o.json)
+		print_json(r, ok);
+	else
+		print_text(r);
+	free(r);
+	return ok ? 0 : 1;
+}

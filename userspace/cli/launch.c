@@ -41,7 +41,8 @@ int wiring_make(struct wiring *w, struct err *e)
 
 void wiring_close(struct wiring *w)
 {
-	int *const all[] = {&w->sup_client, &w->client_sup, &w->sup_auditor, &w->auditor_sup, &w->client_auditor, &w->auditor_client};
+	int *const all[] = {&w->sup_client,  &w->client_sup,	 &w->sup_auditor,
+			    &w->auditor_sup, &w->client_auditor, &w->auditor_client};
 
 	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
 		cleanup_fdp(all[i]);
@@ -130,7 +131,8 @@ int launch_memory_dir(int *ret_fd, struct err *e)
 	_cleanup_fd_ int fs = fsopen("tmpfs", FSOPEN_CLOEXEC);
 	int fd;
 
-	if (fs < 0 || fsconfig(fs, FSCONFIG_SET_STRING, "mode", "700", 0) < 0 || fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+	if (fs < 0 || fsconfig(fs, FSCONFIG_SET_STRING, "mode", "700", 0) < 0 ||
+	    fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
 		return err_errno(e, errno, "audit", "make a directory in memory");
 	fd = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
 	if (fd < 0)

@@ -10,8 +10,8 @@
 
 /* The sockets between supervisor, client and auditor; -1 once handed over. */
 struct wiring {
-	int sup_client, client_sup;   /* run protocol */
-	int sup_auditor, auditor_sup; /* notes */
+	int sup_client, client_sup;	    /* run protocol */
+	int sup_auditor, auditor_sup;	    /* notes */
 	int client_auditor, auditor_client; /* queries */
 };
 

@@ -9,6 +9,7 @@
 #include "cli/audit_cmd.h"
 #include "cli/cli.h"
 #include "core/log.h"
+#include "version.h"
 
 static const struct command {
 	const char *name;
@@ -26,7 +27,8 @@ static const struct command {
 
 static void usage(FILE *to)
 {
-	fprintf(to, "usage: weir COMMAND [OPTION…]\n\nWeir runs untrusted Python in single-use sandboxes, and enforces and audits what they may send.\n\n");
+	fprintf(to, "usage: weir COMMAND [OPTION…]\n\nWeir runs untrusted Python in single-use sandboxes, and enforces and "
+		    "audits what they may send.\n\n");
 	for (size_t i = 0; i < COMMANDS; i++)
 		fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].help);
 	fprintf(to, "\nexamples:\n"

@@ -181,7 +181,10 @@ static void on_done(void *ctx, const struct run_result *r)
 	} else {
 		write_all(STDOUT_FILENO, r->out[RUN_STDOUT], r->out_len[RUN_STDOUT]);
 		write_all(STDERR_FILENO, r->out[RUN_STDERR], r->out_len[RUN_STDERR]);
-		if (r->end.end != RUN_END_EXIT && r->end.end != RUN_END_TIMEOUT && r->end.detail[0])
+		/* The contract's last line has no newline of its own; a terminal wants one. */
+		if (r->end.end == RUN_END_TIMEOUT)
+			write_all(STDERR_FILENO, "\n", 1);
+		else if (r->end.end != RUN_END_EXIT && r->end.detail[0])
 			fprintf(stderr, "weir: %s\n", r->end.detail);
 		if (r->end.attempts)
 			fprintf(stderr, "weir: %llu attempt(s) to reach the network, %llu denied (see --json)\n",
@@ -201,7 +204,8 @@ static void on_interrupt(int sig)
 static int client(struct wiring *w, const struct options *o, char *code, size_t len, struct err *e)
 {
 	struct outcome out = {.json = o->json, .exit_status = EXIT_WEIR};
-	struct run_request request = {.project = "cli", .code = code, .code_len = len, .timeout_s = o->timeout_s, .done = on_done, .ctx = &out};
+	struct run_request request = {
+	    .project = "cli", .code = code, .code_len = len, .timeout_s = o->timeout_s, .done = on_done, .ctx = &out};
 	struct sigaction sa = {.sa_handler = on_interrupt};
 	struct runclient *rc = NULL;
 	uint64_t req;

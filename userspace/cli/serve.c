@@ -35,9 +35,11 @@ struct options {
 enum { KEY_LISTEN = 256, KEY_STATE, KEY_TOKEN, KEY_POLICY, KEY_PYTHON, KEY_PLAIN, KEY_POOL, KEY_FAULT, KEY_SKIP, KEY_STEPS };
 
 static const struct argp_option option_table[] = {
-    {"listen", KEY_LISTEN, "ADDR:PORT", 0, "where to listen: host:port, [v6]:port or unix:/path (default " DEFAULT_LISTEN ")", 0},
+    {"listen", KEY_LISTEN, "ADDR:PORT", 0, "where to listen: host:port, [v6]:port or unix:/path (default " DEFAULT_LISTEN ")",
+     0},
     {"state-dir", KEY_STATE, "DIR", 0, "where the audit record lives (default " DEFAULT_STATE_DIR ")", 0},
-    {"dev-token", KEY_TOKEN, "T", 0, "a token with every scope for project `dev`, known to this process alone; loopback only", 0},
+    {"dev-token", KEY_TOKEN, "T", 0, "a token with every scope for project `dev`, known to this process alone; loopback only",
+     0},
     {"policy", KEY_POLICY, "FILE", 0, "policy of snippets (default: the embedded one, which denies everything)", 0},
     {"python", KEY_PYTHON, "FILE", 0, "the interpreter that snippets run on (default: a Python 3.12, else python3)", 0},
     {"pool", KEY_POOL, "N", 0, "sandboxes kept warm (default 3)", 0},
@@ -100,11 +102,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
-static const char doc[] = "Run the service: POST /v1/execute runs one Python snippet in a warm, single-use sandbox."
-			  "\vExamples:\n"
-			  "  weir serve --dev-token \"$TOKEN\"\n"
-			  "  weir serve --listen unix:/run/weir.sock --dev-token \"$TOKEN\"\n\n"
-			  "SIGTERM stops it in order: running snippets get a moment, then are killed, and nothing is left behind.";
+static const char doc[] =
+    "Run the service: POST /v1/execute runs one Python snippet in a warm, single-use sandbox."
+    "\vExamples:\n"
+    "  weir serve --dev-token \"$TOKEN\"\n"
+    "  weir serve --listen unix:/run/weir.sock --dev-token \"$TOKEN\"\n\n"
+    "SIGTERM stops it in order: running snippets get a moment, then are killed, and nothing is left behind.";
 static const struct argp argp = {option_table, parse, NULL, doc, NULL, NULL, NULL};
 
 /* ---- listening ---- */
@@ -116,9 +119,11 @@ static int listen_unix(const char *path, int *ret, struct err *e)
 	struct stat st;
 
 	if ((size_t)snprintf(sa.sun_path, sizeof sa.sun_path, "%s", path) >= sizeof sa.sun_path)
-		return err_set(e, ENAMETOOLONG, "--listen", "a unix socket's path has at most %zu bytes", sizeof sa.sun_path - 1);
+		return err_set(e, ENAMETOOLONG, "--listen", "a unix socket's path has at most %zu bytes",
+			       sizeof sa.sun_path - 1);
 	/* A socket that a dead instance left; never anything else. */
-	if (lstat(path, &st) == 0 && S_ISSOCK(st.st_mode) && connect(fd, (struct sockaddr *)&sa, sizeof sa) < 0 && errno == ECONNREFUSED)
+	if (lstat(path, &st) == 0 && S_ISSOCK(st.st_mode) && connect(fd, (struct sockaddr *)&sa, sizeof sa) < 0 &&
+	    errno == ECONNREFUSED)
 		unlink(path);
 	if (fd < 0 || bind(fd, (struct sockaddr *)&sa, sizeof sa) < 0 || chmod(path, 0660) < 0 || listen(fd, BACKLOG) < 0)
 		return err_errno(e, errno, "--listen", "listen on %s", path);
@@ -156,10 +161,12 @@ static int listen_tcp(const struct options *o, int *ret, struct err *e)
 		return err_set(e, EINVAL, "--listen", "%s: %s", o->listen, gai_strerror(rc));
 	loopback = is_loopback(ai->ai_addr);
 	if (!loopback && o->dev_token)
-		rc = err_set(e, EPERM, "--dev-token", "%s is not a loopback address; a development token is for loopback alone", host);
+		rc = err_set(e, EPERM, "--dev-token", "%s is not a loopback address; a development token is for loopback alone",
+			     host);
 	else if (!loopback && !o->plaintext)
 		rc = err_set(e, EPERM, "--listen",
-			     "%s is not a loopback address and there is no TLS: put a TLS proxy in front, or say --plaintext", host);
+			     "%s is not a loopback address and there is no TLS: put a TLS proxy in front, or say --plaintext",
+			     host);
 	if (rc == 0) {
 		fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 		if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) < 0 ||
@@ -302,7 +309,8 @@ int serve_cmd(int argc, char **argv)
 	if (cli_need_root(&e) < 0)
 		return cli_fail(&e);
 	if (o.dev_token && !token_text_ok(o.dev_token, strlen(o.dev_token))) {
-		err_set(&e, EINVAL, "--dev-token", "a token has 1 to %d characters of A-Z a-z 0-9 - . _ ~ + / =", TOKEN_TEXT_MAX);
+		err_set(&e, EINVAL, "--dev-token",
+			"a token has 1 to %d characters of A-Z a-z 0-9 - . _ ~ + / =", TOKEN_TEXT_MAX);
 		return cli_fail(&e);
 	}
 	if (!o.dev_token)

@@ -12,13 +12,13 @@
 enum box_state { BOX_BUILDING, BOX_WARM, BOX_CLAIMED, BOX_RUNNING, BOX_ENDING, BOX_GONE, BOX_STATES };
 
 enum box_event {
-	BOX_READY,	/* every layer is verified, the harness waits at the gate */
-	BOX_FAILED,	/* a step failed */
-	BOX_CLAIM,	/* a client gets it */
-	BOX_START,	/* the client has handed over its code */
-	BOX_MAIN_EXIT,	/* init says that main is gone */
-	BOX_KILL,	/* deadline, limit, cancel, shutdown */
-	BOX_EMPTY,	/* init is dead, and with it the whole pid namespace */
+	BOX_READY,     /* every layer is verified, the harness waits at the gate */
+	BOX_FAILED,    /* a step failed */
+	BOX_CLAIM,     /* a client gets it */
+	BOX_START,     /* the client has handed over its code */
+	BOX_MAIN_EXIT, /* init says that main is gone */
+	BOX_KILL,      /* deadline, limit, cancel, shutdown */
+	BOX_EMPTY,     /* init is dead, and with it the whole pid namespace */
 	BOX_EVENTS,
 };
 

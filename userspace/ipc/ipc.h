@@ -26,7 +26,8 @@
 /* ---- client -> supervisor ---- */
 enum ask_type {
 	ASK_NONE,
-	ASK_SANDBOX, /* I want a sandbox; answered by TELL_GRANT or TELL_FAIL when there is one (the client keeps the wait limit) */
+	ASK_SANDBOX, /* I want a sandbox; answered by TELL_GRANT or TELL_FAIL when there is one (the client keeps the wait
+			limit) */
 	ASK_START,   /* the code is written to the sandbox's socket: open the gate, arm the deadline */
 	ASK_KILL,    /* end this run for `reason`; also withdraws an unanswered ASK_SANDBOX (then there is no answer) */
 	ASK_POOL,    /* answered by TELL_POOL */
@@ -56,11 +57,13 @@ struct ask {
 /* ---- supervisor -> client ---- */
 enum tell_type {
 	TELL_NONE,
-	TELL_GRANT, /* three fds: request socket (SOCK_STREAM, write the request here), stdout, stderr (read ends, non-blocking) */
+	TELL_GRANT, /* three fds: request socket (SOCK_STREAM, write the request here), stdout, stderr (read ends, non-blocking)
+		     */
 	TELL_FAIL,  /* no sandbox: could not be built (layer, text) */
 	TELL_END,   /* the run is over: every process of it is dead, the pipes hold what is left of its output and then EOF */
 	TELL_POOL,
-	TELL_STATE, /* sent once after connecting and when it changes: pool counts and whether the policy is verified in force */
+	TELL_STATE, /* sent once after connecting and when it changes: pool counts and whether the policy is verified in force
+		     */
 };
 
 struct tell_grant {
@@ -70,7 +73,7 @@ struct tell_grant {
 };
 
 struct tell_fail {
-	uint32_t code;	/* errno */
+	uint32_t code; /* errno */
 	uint32_t pad;
 	char layer[24]; /* e.g. "mounts", "seccomp": from the plan's step table */
 	char step[32];
@@ -84,7 +87,7 @@ struct tell_end {
 	uint32_t ran;	      /* whether the gate was opened */
 	uint64_t duration_us; /* gate open to main's end */
 	uint64_t cpu_us;
-	uint64_t memory_peak; /* bytes */
+	uint64_t memory_peak;			/* bytes */
 	char cpu_source[24], memory_source[24]; /* e.g. "cgroup2 cpu.stat", "v1 memory.max_usage"; "" when unknown */
 	uint64_t attempts, denied, allowed, unlisted, net_bytes;
 	char detail[128]; /* words, e.g. "memory limit of 512 MiB exceeded"; may be empty */
@@ -92,7 +95,7 @@ struct tell_end {
 
 struct tell_pool {
 	uint32_t size, warm, starting, in_use, waiting;
-	uint32_t ready;	   /* 1: policy verified in force and the pool has been filled */
+	uint32_t ready; /* 1: policy verified in force and the pool has been filled */
 	uint64_t served, misses;
 	char not_ready[192]; /* why not, in words; "" when ready */
 };
@@ -127,7 +130,7 @@ enum note_type {
 	NOTE_EVENT,	/* first attempt of a flow */
 	NOTE_FLOW,	/* final count of a flow, sent before NOTE_RUN_END */
 	NOTE_RUN_END,
-	NOTE_GAP, /* an earlier instance died: what was found and swept */
+	NOTE_GAP,   /* an earlier instance died: what was found and swept */
 	NOTE_FLUSH, /* shut down: make everything durable, then close */
 };
 
@@ -156,7 +159,7 @@ struct note {
 			uint32_t sandboxes, processes; /* found alive and killed */
 			uint32_t events;	       /* drained from the old ring */
 			uint32_t pad;
-			uint64_t ring_lost; /* events the old ring could not take */
+			uint64_t ring_lost;    /* events the old ring could not take */
 			uint64_t last_boot_ns; /* time of the newest drained event, 0 for none */
 			char instance[32];
 			char text[160];

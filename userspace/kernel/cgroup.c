@@ -15,7 +15,7 @@
 
 #include "core/cleanup.h"
 
-#define REMOVE_TRIES 200 /* of 5 ms: exiting tasks leave a cgroup a little after they are reaped */
+#define REMOVE_TRIES 200	   /* of 5 ms: exiting tasks leave a cgroup a little after they are reaped */
 #define INIT_CGROUP_NS 0xEFFFFFFBu /* inode of the initial cgroup namespace: part of the kernel's ABI (proc_ns.h) */
 
 const char *const cgroup_controller_names[CG_CONTROLLERS] = {"memory", "cpu", "pids"};
@@ -159,10 +159,11 @@ int cgroup_host_find(struct cgroup_host *ret, struct err *e)
 		if (h.v2_has[c])
 			h.v1_path[c][0] = 0;
 		else if (!h.v1_path[c][0])
-			return err_set(e, ENOENT, "cgroup",
-				       "no %s controller, neither in %s/cgroup.controllers nor as a v1 mount; enable it on the kernel "
-				       "command line (cgroup_enable=%s)",
-				       cgroup_controller_names[c], h.v2_path, cgroup_controller_names[c]);
+			return err_set(
+			    e, ENOENT, "cgroup",
+			    "no %s controller, neither in %s/cgroup.controllers nor as a v1 mount; enable it on the kernel "
+			    "command line (cgroup_enable=%s)",
+			    cgroup_controller_names[c], h.v2_path, cgroup_controller_names[c]);
 	}
 	*ret = h;
 	return 0;
@@ -196,7 +197,8 @@ static int delegate(const struct cgroup_host *h, int dir, const char *what, stru
 		snprintf(word, sizeof word, "+%s", cgroup_controller_names[c]);
 		rc = write_at(dir, "cgroup.subtree_control", word);
 		if (rc < 0)
-			return err_errno(e, -rc, "cgroup", "switch on the %s controller below %s", cgroup_controller_names[c], what);
+			return err_errno(e, -rc, "cgroup", "switch on the %s controller below %s", cgroup_controller_names[c],
+					 what);
 	}
 	return 0;
 }
@@ -485,8 +487,9 @@ static unsigned count_processes(int dir)
 	return n;
 }
 
-int cgroup_instance_sweep(const struct cgroup_host *host, const char *name, void (*each)(void *ctx, const char *name, uint64_t id),
-			  void *ctx, struct cgroup_swept *ret, struct err *e)
+int cgroup_instance_sweep(const struct cgroup_host *host, const char *name,
+			  void (*each)(void *ctx, const char *name, uint64_t id), void *ctx, struct cgroup_swept *ret,
+			  struct err *e)
 {
 	struct cgroup_swept swept = {0};
 	int failed = 0;

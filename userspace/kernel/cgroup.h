@@ -31,8 +31,8 @@ int cgroup_host_find(struct cgroup_host *ret, struct err *e);
 struct cgroup_instance {
 	struct cgroup_host host;
 	char name[64];
-	int v2_fd;		       /* directory weir/<instance> */
-	int v1_fd[CG_CONTROLLERS];     /* the same on v1, -1 where v2 has the controller */
+	int v2_fd;		   /* directory weir/<instance> */
+	int v1_fd[CG_CONTROLLERS]; /* the same on v1, -1 where v2 has the controller */
 	int v1_count;
 	unsigned level; /* depth of a sandbox's cgroup, as eBPF counts */
 };
@@ -55,7 +55,8 @@ struct cgroup_box {
 	uint64_t id; /* what eBPF calls it */
 	int v2_fd;
 	int v1_fd[CG_CONTROLLERS];
-	int oom_event; /* v1: eventfd that fires when the memory limit is hit; -1 on v2, where oom.group ends the whole cgroup */
+	int oom_event; /* v1: eventfd that fires when the memory limit is hit; -1 on v2, where oom.group ends the whole cgroup
+			*/
 };
 
 void cgroup_box_init(struct cgroup_box *box);
@@ -88,7 +89,8 @@ int cgroup_box_remove(struct cgroup_box *box, const struct cgroup_instance *in);
 struct cgroup_swept {
 	unsigned sandboxes, processes;
 };
-int cgroup_instance_sweep(const struct cgroup_host *host, const char *name, void (*each)(void *ctx, const char *name, uint64_t id),
-			  void *ctx, struct cgroup_swept *ret, struct err *e);
+int cgroup_instance_sweep(const struct cgroup_host *host, const char *name,
+			  void (*each)(void *ctx, const char *name, uint64_t id), void *ctx, struct cgroup_swept *ret,
+			  struct err *e);
 
 #endif

@@ -95,17 +95,14 @@ static uint64_t cgroup_id(int fd)
 	return name_to_handle_at(fd, "", &fh.h, &mount_id, AT_EMPTY_PATH) == 0 ? fh.id : 0;
 }
 
-static struct guard_bpf *open_programs(char *log, struct err *e)
+static int open_programs(struct guard_bpf **ret, char *log, struct err *e)
 {
 	LIBBPF_OPTS(bpf_object_open_opts, opts, .kernel_log_buf = log, .kernel_log_size = VERIFIER_LOG_BYTES);
-	struct guard_bpf *s;
 
 	last_words[0] = log[0] = '\0';
 	libbpf_set_print(hear);
-	s = guard_bpf__open_opts(&opts);
-	if (!s)
-		err_set(e, errno ? errno : EIO, LAYER, "opening the kernel programs failed: %s", last_words);
-	return s;
+	*ret = guard_bpf__open_opts(&opts);
+	return *ret ? 0 : err_set(e, errno ? errno : EIO, LAYER, "opening the kernel programs failed (%s)", last_words);
 }
 
 /* Everything the programs are told before they are verified; also of a probe, so that it loads what guard_create() would. */
@@ -120,8 +117,6 @@ static int configure(struct guard_bpf *s, unsigned level, uint64_t root, struct 
 	s->rodata->root_cgroup = root;
 	s->rodata->name_key[0] = key[0];
 	s->rodata->name_key[1] = key[1];
-	s->rodata->current_by_helper =
-	    libbpf_probe_bpf_helper(BPF_PROG_TYPE_CGROUP_SKB, BPF_FUNC_get_current_ancestor_cgroup_id, NULL) == 1;
 	return 0;
 }
 
@@ -329,47 +324,51 @@ static int pin_all(const struct guard *g, const char *dir, struct err *e)
 	return rc;
 }
 
-static int create_in(struct guard *g, const struct guard_bpf *s, const struct guard_opts *opts, struct err *e)
+/* Into a pin directory that is ours already. */
+static int create_in(struct guard *g, const struct guard_opts *opts, struct err *e)
 {
-	int rc = keep_maps(g, s, e);
+	_cleanup_free_ char *log = malloc(VERIFIER_LOG_BYTES);
+	uint64_t root = cgroup_id(opts->cgroup_fd);
+	struct guard_bpf *s;
+	int rc;
 
+	if (!log)
+		return err_set(e, ENOMEM, LAYER, "out of memory");
+	if (!root || opts->level < 1)
+		return err_set(e, EINVAL, LAYER, "the programs need a cgroup of version 2, below its root, to be attached to");
+	rc = open_programs(&s, log, e);
+	if (rc < 0)
+		return rc;
+	rc = configure(s, opts->level, root, e);
+	if (rc == 0)
+		rc = load(s, log, e);
+	if (rc == 0)
+		rc = keep_maps(g, s, e);
 	if (rc == 0)
 		rc = attach(g, s, opts->cgroup_fd, e);
+	guard_bpf__destroy(s);
 	if (rc == 0)
 		rc = finish(g, e);
 	if (rc == 0)
-		rc = make_pin_dir(opts->pin_dir, e);
-	if (rc < 0)
-		return rc;
-	rc = pin_all(g, opts->pin_dir, e);
-	if (rc < 0)
-		guard_unpin(opts->pin_dir, NULL);
+		rc = pin_all(g, opts->pin_dir, e);
 	return rc;
 }
 
 int guard_create(struct guard **ret, const struct guard_opts *opts, struct err *e)
 {
 	_cleanup_guard_ struct guard *g = guard_new(e);
-	_cleanup_free_ char *log = malloc(VERIFIER_LOG_BYTES);
-	uint64_t root = cgroup_id(opts->cgroup_fd);
-	struct guard_bpf *s;
 	int rc;
 
-	if (!g || !log)
-		return err_set(e, ENOMEM, LAYER, "out of memory");
-	if (!root || opts->level < 1)
-		return err_set(e, EINVAL, LAYER, "the programs need a cgroup of version 2, below its root, to be attached to");
-	s = open_programs(log, e);
-	if (!s)
-		return -(errno ? errno : EIO);
-	rc = configure(s, opts->level, root, e);
-	if (rc == 0)
-		rc = load(s, log, e);
-	if (rc == 0)
-		rc = create_in(g, s, opts, e);
-	guard_bpf__destroy(s);
+	if (!g)
+		return -ENOMEM;
+	rc = make_pin_dir(opts->pin_dir, e);
 	if (rc < 0)
 		return rc;
+	rc = create_in(g, opts, e);
+	if (rc < 0) {
+		guard_unpin(opts->pin_dir, NULL);
+		return rc;
+	}
 	*ret = TAKE_PTR(g);
 	return 0;
 }
@@ -551,13 +550,14 @@ int guard_stats(const struct guard *g, uint64_t ret[WEIR_STAT_COUNT], struct err
 
 static int probe_one(size_t which, char *log, struct err *e)
 {
-	struct guard_bpf *s = open_programs(log, e);
-	struct bpf_program *p;
-	int rc;
+	struct bpf_program *p = NULL;
+	struct guard_bpf *s;
+	int rc = open_programs(&s, log, e);
 
-	if (!s)
-		return -EIO;
-	bpf_object__for_each_program(p, s->obj) bpf_program__set_autoload(p, !strcmp(bpf_program__name(p), hooks[which].prog));
+	if (rc < 0)
+		return rc;
+	while ((p = bpf_object__next_program(s->obj, p)))
+		bpf_program__set_autoload(p, !strcmp(bpf_program__name(p), hooks[which].prog));
 	rc = configure(s, 1, 0, e);
 	if (rc == 0)
 		rc = guard_bpf__load(s);

@@ -22,8 +22,8 @@ struct box *box_by_req(struct supervisor *s, const struct client *c, uint64_t re
 	struct box *b;
 
 	TAILQ_FOREACH(b, &s->boxes, link)
-		if (b->client == c && b->req == req)
-			return b;
+	if (b->client == c && b->req == req)
+		return b;
 	return NULL;
 }
 
@@ -32,8 +32,8 @@ struct box *box_by_cgroup(struct supervisor *s, uint64_t cgroup)
 	struct box *b;
 
 	TAILQ_FOREACH(b, &s->boxes, link)
-		if (b->cgroup.id == cgroup)
-			return b;
+	if (b->cgroup.id == cgroup)
+		return b;
 	return NULL;
 }
 
@@ -187,7 +187,7 @@ static void report_run(struct supervisor *s, struct box *b)
 	}
 	describe_end(b, &u, &t.end);
 	t.end.duration_us = b->ended_ns > b->opened_ns ? (b->ended_ns - b->opened_ns) / 1000 : 0;
-	t.end.cpu_us = u.cpu_us;
+	t.end.cpu_us = u.cpu_us > b->cpu_base_us ? u.cpu_us - b->cpu_base_us : 0;
 	t.end.memory_peak = u.memory_peak;
 	snprintf(t.end.cpu_source, sizeof t.end.cpu_source, "%s", u.cpu_source);
 	snprintf(t.end.memory_source, sizeof t.end.memory_source, "%s", u.memory_source);
@@ -280,11 +280,16 @@ void box_event(struct supervisor *s, struct box *b, enum box_event event)
 	switch (t.action) {
 	case BOX_DO_NOTHING:
 		break;
-	case BOX_DO_OFFER:
+	case BOX_DO_OFFER: {
+		struct cgroup_usage u;
+
+		cgroup_box_usage(&b->cgroup, &s->cgroups, &u);
+		b->cpu_base_us = u.cpu_us;
 		b->deadline_ns = 0;
 		s->failures = 0;
 		pool_offer(s, b);
 		break;
+	}
 	case BOX_DO_GRANT:
 		do_grant(s, b);
 		break;

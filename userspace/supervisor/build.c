@@ -79,8 +79,8 @@ static bool uid_taken(const struct supervisor *s, const struct box *b)
 	const struct box *other;
 
 	TAILQ_FOREACH(other, &s->boxes, link)
-		if (other != b && other->uid == b->uid)
-			return true;
+	if (other != b && other->uid == b->uid)
+		return true;
 	return false;
 }
 

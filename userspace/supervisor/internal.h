@@ -64,6 +64,7 @@ struct box {
 	uint32_t timeout_s;
 	bool ran;
 	uint64_t opened_ns, ended_ns;
+	uint64_t cpu_base_us; /* spent before the gate: set-up, not the run's */
 	bool end_known;
 	enum run_end end; /* the first cause */
 	int status;	  /* of main, from waitpid, when init reported it */
@@ -110,13 +111,13 @@ struct supervisor {
 	struct waiter_list waiters;
 	unsigned waiting;
 	uint64_t served, misses;
-	bool was_full;		/* the pool has been filled once: ready */
-	uint64_t retry_ns;	/* after a failed build: not before, unless somebody waits */
-	unsigned failures;	/* builds in a row */
+	bool was_full;	   /* the pool has been filled once: ready */
+	uint64_t retry_ns; /* after a failed build: not before, unless somebody waits */
+	unsigned failures; /* builds in a row */
 	struct tell_fail last_fail;
-	struct tell_pool told;	/* what clients were told last */
+	struct tell_pool told; /* what clients were told last */
 	uint64_t image_checked_ns;
-	unsigned image_number; /* of the stage directory in use */
+	unsigned image_number;	 /* of the stage directory in use */
 	uint64_t drain_until_ns; /* a stop was asked for: the clients have until then */
 	bool stopping;
 	int fatal; /* negative errno: the loop ends */

@@ -27,7 +27,7 @@
 #define MFD_EXEC 0x0010U
 #endif
 
-#define RING_BUDGET 1024		/* events a turn, so that a flood delays no deadline */
+#define RING_BUDGET 1024 /* events a turn, so that a flood delays no deadline */
 #define TRASH_RETRY_NS 20000000ull
 #define IMAGE_CHECK_NS 2000000000ull
 #define STOP_MS 5000
@@ -195,9 +195,10 @@ static void on_signal(struct supervisor *s, struct source *src, uint32_t events)
 			if (s->children[i].pid > 0 && waitpid(s->children[i].pid, &status, WNOHANG) == s->children[i].pid) {
 				s->children[i].pid = 0;
 				if (!s->drain_until_ns && !s->fatal)
-					s->fatal = err_set(&s->fatal_err, ECHILD, s->children[i].name, "the %s process ended (%s %d)",
-							   s->children[i].name, WIFSIGNALED(status) ? "signal" : "status",
-							   WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+					s->fatal =
+					    err_set(&s->fatal_err, ECHILD, s->children[i].name, "the %s process ended (%s %d)",
+						    s->children[i].name, WIFSIGNALED(status) ? "signal" : "status",
+						    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 			}
 		}
 	}
@@ -382,7 +383,7 @@ static int next_timeout_ms(const struct supervisor *s)
 	const struct box *b;
 
 	TAILQ_FOREACH(b, &s->boxes, link)
-		at = earlier(earlier(at, b->deadline_ns), b->oom_check_ns);
+	at = earlier(earlier(at, b->deadline_ns), b->oom_check_ns);
 	if (!TAILQ_EMPTY(&s->trash))
 		at = earlier(at, now + TRASH_RETRY_NS);
 	at = earlier(at, s->drain_until_ns);

@@ -15,8 +15,8 @@
 
 #include "core/log.h"
 
-#define QUEUE_MAX 16384	  /* notes held for a slow auditor; beyond it details are dropped and counted */
-#define QUEUE_PAUSE 4096  /* stop draining the ring above this */
+#define QUEUE_MAX 16384	 /* notes held for a slow auditor; beyond it details are dropped and counted */
+#define QUEUE_PAUSE 4096 /* stop draining the ring above this */
 #define FLUSH_MS 3000
 
 struct note_queue {
@@ -152,7 +152,8 @@ bool notes_push(struct supervisor *s, const struct note *n)
 	if (detail && q->count >= QUEUE_MAX / 2)
 		return false;
 	if (q->count == q->room && !grow(q)) {
-		/* Half of the queue is kept for these: so many beginnings and endings without a reader is an auditor that hangs. */
+		/* Half of the queue is kept for these: so many beginnings and endings without a reader is an auditor that
+		 * hangs. */
 		s->fatal = err_set(&s->fatal_err, EPIPE, "audit", "the auditor does not read");
 		return false;
 	}

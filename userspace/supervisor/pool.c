@@ -27,8 +27,8 @@ static struct box *first_warm(struct supervisor *s)
 	struct box *b;
 
 	TAILQ_FOREACH(b, &s->boxes, link)
-		if (b->state == BOX_WARM)
-			return b;
+	if (b->state == BOX_WARM)
+		return b;
 	return NULL;
 }
 
@@ -102,10 +102,10 @@ bool pool_withdraw(struct supervisor *s, struct client *c, uint64_t req)
 	struct waiter *w;
 
 	TAILQ_FOREACH(w, &s->waiters, link)
-		if (w->client == c && w->req == req) {
-			drop_waiter(s, w);
-			return true;
-		}
+	if (w->client == c && w->req == req) {
+		drop_waiter(s, w);
+		return true;
+	}
 	return false;
 }
 

@@ -29,8 +29,8 @@
 #define PIN_DIR "/sys/fs/bpf/weir"
 
 struct supervisor_config {
-	const char *instance; /* name below weir/, /run/weir and the pins; [a-z0-9-] */
-	const char *python;   /* interpreter, or NULL to look for one */
+	const char *instance;	     /* name below weir/, /run/weir and the pins; [a-z0-9-] */
+	const char *python;	     /* interpreter, or NULL to look for one */
 	const struct policy *policy; /* copied */
 	unsigned pool_size;
 	enum plan_step fault, skip; /* only in builds with WEIR_TEST_HOOKS */
@@ -55,8 +55,8 @@ int supervisor_add_client(struct supervisor *s, int fd, struct err *e);
 void supervisor_watch_child(struct supervisor *s, pid_t pid, const char *name);
 
 /*
- * Serves until SIGTERM or SIGINT, or until every client is gone (both are 0), or until it can't go on (negative errno). The caller has
- * blocked SIGTERM, SIGINT and SIGCHLD.
+ * Serves until SIGTERM or SIGINT, or until every client is gone (both are 0), or until it can't go on (negative errno). The
+ * caller has blocked SIGTERM, SIGINT and SIGCHLD.
  */
 int supervisor_run(struct supervisor *s, struct err *e);
 

@@ -2,9 +2,9 @@
 /*
  * Instances that died: found, killed, drained, removed.
  *
- * An instance is a name. Its run directory holds a lock file; whoever holds the lock is the instance. A name whose lock can be taken
- * is dead: whatever is left of it in the cgroup trees and among the pins is swept before a new instance starts. Starts and
- * sweeps are serialised by one global lock.
+ * An instance is a name. Its run directory holds a lock file; whoever holds the lock is the instance. A name whose lock can be
+ * taken is dead: whatever is left of it in the cgroup trees and among the pins is swept before a new instance starts. Starts
+ * and sweeps are serialised by one global lock.
  */
 #include "supervisor/internal.h"
 
@@ -58,7 +58,8 @@ int sweep_claim(struct supervisor *s, struct err *e)
 	snprintf(path, sizeof path, "%s/lock", s->run_dir);
 	rc = lock_file(path, LOCK_EX | LOCK_NB, &s->lock_fd, e);
 	if (rc == -EWOULDBLOCK)
-		return err_set(e, EBUSY, "supervisor", "another weir already runs on this state directory (instance %s)", s->instance);
+		return err_set(e, EBUSY, "supervisor", "another weir already runs on this state directory (instance %s)",
+			       s->instance);
 	return rc;
 }
 
@@ -183,7 +184,8 @@ static void remove_run_dir(const char *name)
 	rmdir(path);
 }
 
-static int sweep_one(const struct cgroup_host *host, const char *name, struct supervisor *s, struct sweep_result *r, struct err *e)
+static int sweep_one(const struct cgroup_host *host, const char *name, struct supervisor *s, struct sweep_result *r,
+		     struct err *e)
 {
 	char pins[128];
 	struct dead *d = calloc(1, sizeof *d);
@@ -220,7 +222,8 @@ static int sweep_one(const struct cgroup_host *host, const char *name, struct su
 		n.gap.ring_lost = stats[WEIR_STAT_RING_FULL];
 		n.gap.last_boot_ns = d->last_boot_ns;
 		snprintf(n.gap.instance, sizeof n.gap.instance, "%.31s", name);
-		snprintf(n.gap.text, sizeof n.gap.text, "an instance ended without cleaning up; what it left was killed and removed");
+		snprintf(n.gap.text, sizeof n.gap.text,
+			 "an instance ended without cleaning up; what it left was killed and removed");
 		notes_push(s, &n);
 		log_warn("swept what instance %s left: %u sandboxes, %u processes, %u events", name, swept.sandboxes,
 			 swept.processes, d->events);
@@ -233,7 +236,8 @@ static int sweep_one(const struct cgroup_host *host, const char *name, struct su
 	return rc;
 }
 
-static int sweep(const struct cgroup_host *host, const char *except, struct supervisor *s, struct sweep_result *ret, struct err *e)
+static int sweep(const struct cgroup_host *host, const char *except, struct supervisor *s, struct sweep_result *ret,
+		 struct err *e)
 {
 	struct names *names = calloc(1, sizeof *names);
 	struct sweep_result r = {0};

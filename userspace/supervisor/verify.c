@@ -26,7 +26,8 @@ int verify_probes(struct supervisor *s, struct box *b, const int32_t probe_errno
 			continue; /* a kernel without IPv6: nothing can leave that way */
 		sent++;
 		if (deny && probe_errno[i] != EPERM)
-			return err_set(e, EPERM, "policy", "a %s probe that the policy denies was not refused (%s): is the policy in force?",
+			return err_set(e, EPERM, "policy",
+				       "a %s probe that the policy denies was not refused (%s): is the policy in force?",
 				       probe_names[i], probe_errno[i] ? strerror(probe_errno[i]) : "it was sent");
 		if (!deny && probe_errno[i] == EPERM)
 			return err_set(e, EPERM, "policy", "a %s probe that the policy allows was refused", probe_names[i]);
@@ -35,7 +36,8 @@ int verify_probes(struct supervisor *s, struct box *b, const int32_t probe_errno
 	if (rc < 0)
 		return rc;
 	if (!sent || counters.probes < sent || counters.probes_denied != (deny ? counters.probes : 0))
-		return err_set(e, EPERM, "policy", "%" PRIu64 " probes were sent, the kernel counted %" PRIu64 " and denied %" PRIu64, sent,
+		return err_set(e, EPERM, "policy",
+			       "%" PRIu64 " probes were sent, the kernel counted %" PRIu64 " and denied %" PRIu64, sent,
 			       (uint64_t)counters.probes, (uint64_t)counters.probes_denied);
 	return 0;
 }

@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Routes, tokens, methods, framing: HTTP as such, against the real api process. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "client.h"
+#include "core/limits.h"
+
+static struct rig *rig;
+
+static int begin(void **state)
+{
+	(void)state;
+	rig = rig_start(true);
+	return 0;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	return rig_stop(rig); /* must end with 0 */
+}
+
+static void expect_ok(struct reply reply)
+{
+	if (reply.status != 200)
+		fail_msg("status %ld (curl %d): %s", reply.status, reply.error, reply.body ? reply.body : "");
+	reply_free(&reply);
+}
+
+static void liveness_needs_no_token(void **state)
+{
+	(void)state;
+	expect_ok(call(rig, (struct call){.method = "GET", .path = "/healthz", .token = ""}));
+	expect_ok(call(rig, (struct call){.method = "GET", .path = "/healthz", .token = "wrong"}));
+	expect_ok(call(rig, (struct call){.method = "GET", .path = "/readyz?verbose=1", .token = ""}));
+}
+
+static void readiness_follows_the_supervisor(void **state)
+{
+	struct call get = {.method = "GET", .path = "/readyz", .token = ""};
+	struct rig *own = rig_start(false);
+
+	(void)state;
+	expect_error(call(own, get), 503, "not_ready", "the supervisor has not reported yet");
+	rig_tell_state(own, false, "policy not verified: probe was not refused");
+	usleep(100000);
+	expect_error(call(own, get), 503, "not_ready", "policy not verified: probe was not refused");
+	rig_tell_state(own, true, "");
+	usleep(100000);
+	expect_ok(call(own, get));
+	own->hang_up_auditor = true;
+	usleep(100000);
+	expect_error(call(own, get), 503, "not_ready", "the auditor is gone");
+	assert_int_equal(rig_stop(own), 0);
+}
+
+static void head_is_get_without_a_body(void **state)
+{
+	struct reply reply = call(rig, (struct call){.method = "HEAD", .path = "/healthz", .token = ""});
+
+	(void)state;
+	assert_int_equal(reply.status, 200);
+	assert_int_equal(reply.body_len, 0);
+	assert_non_null(strcasestr(reply.head, "\r\nContent-Length: "));
+	reply_free(&reply);
+	reply = call(rig, (struct call){.method = "HEAD", .path = "/v1/pool"});
+	assert_int_equal(reply.status, 200);
+	assert_int_equal(reply.body_len, 0);
+	reply_free(&reply);
+}
+
+static void tokens(void **state)
+{
+	static const char *const paths[] = {"/v1/execute", "/v1/pool", "/v1/runs/sandbox-known.7/audit", "/nothing/here"};
+	static const char *const headers[] = {"Authorization: Bearer",
+					      "Authorization: Basic " RIG_TOKEN,
+					      "Authorization: " RIG_TOKEN,
+					      "X-Authorization: Bearer " RIG_TOKEN,
+					      "Authorization: Bearer " RIG_TOKEN "x",
+					      "Authorization: Bearer a, Bearer " RIG_TOKEN};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+		expect_error(call(rig, (struct call){.method = "GET", .path = paths[i], .token = ""}), 401, "unauthorized",
+			     "missing or invalid project token");
+		expect_error(call(rig, (struct call){.method = "GET", .path = paths[i], .token = "wrong"}), 401, "unauthorized",
+			     "missing or invalid project token");
+	}
+	for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
+		expect_error(call(rig, (struct call){.method = "GET", .path = "/v1/pool", .token = "", .header = {headers[i]}}),
+			     401, "unauthorized", NULL);
+	/* Two of them, one right: which one counts is nobody's guess. */
+	expect_error(call(rig, (struct call){.method = "GET", .path = "/v1/pool", .header = {"Authorization: Bearer wrong"}}),
+		     401, "unauthorized", NULL);
+	/* Before the body is looked at, and before methods. */
+	expect_error(call(rig, (struct call){.method = "POST", .path = "/v1/execute", .token = "", .body = "{nonsense"}), 401,
+		     "unauthorized", NULL);
+	expect_error(call(rig, (struct call){.method = "DELETE", .path = "/v1/execute", .token = ""}), 401, "unauthorized",
+		     NULL);
+	expect_ok(call(
+	    rig,
+	    (struct call){.method = "GET", .path = "/v1/pool", .token = "", .header = {"authorization: bearer " RIG_TOKEN}}));
+}
+
+static void unknown_paths(void **state)
+{
+	static const char *const paths[] = {"/",
+					    "/v1",
+					    "/v1/",
+					    "/v1/execute/",
+					    "//v1/execute",
+					    "/v1/Execute",
+					    "/v1/execut",
+					    "/healthz/",
+					    "/healthz%00",
+					    "/%68ealthz",
+					    "/v1/runs//audit",
+					    "/v1/runs/a/b/audit",
+					    "/v1/runs/../audit/x",
+					    "/v1/runs/sandbox-x/audit/",
+					    "/v1/runs/sandbox-x",
+					    "/v1/runs/SANDBOX/audit",
+					    "/v1/runs/a%2Fb/audit",
+					    "/v1/runs/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/audit",
+					    "/v1/sessions",
+					    "/v1/call",
+					    "/metrics"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+		expect_error(call(rig, (struct call){.method = "GET", .path = paths[i]}), 404, "not_found", "not found");
+		expect_error(call(rig, (struct call){.method = "POST", .path = paths[i], .body = "{}"}), 404, "not_found",
+			     NULL);
+	}
+}
+
+static void other_methods(void **state)
+{
+	static const struct {
+		const char *method, *path, *allow;
+	} rows[] = {
+	    {"GET", "/v1/execute", "\r\nAllow: POST\r\n"},    {"HEAD", "/v1/execute", "\r\nAllow: POST\r\n"},
+	    {"PUT", "/v1/execute", "\r\nAllow: POST\r\n"},    {"OPTIONS", "/v1/execute", "\r\nAllow: POST\r\n"},
+	    {"POST", "/v1/pool", "\r\nAllow: GET, HEAD\r\n"}, {"DELETE", "/healthz", "\r\nAllow: GET, HEAD\r\n"},
+	    {"BREW", "/readyz", "\r\nAllow: GET, HEAD\r\n"},  {"PATCH", "/v1/runs/x/audit", "\r\nAllow: GET, HEAD\r\n"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct reply reply = call(rig, (struct call){.method = rows[i].method, .path = rows[i].path});
+
+		if (!strcasestr(reply.head, rows[i].allow))
+			fail_msg("%s %s: %s", rows[i].method, rows[i].path, reply.head);
+		if (!strcmp(rows[i].method, "HEAD")) {
+			assert_int_equal(reply.status, 405);
+			reply_free(&reply);
+		} else {
+			expect_error(reply, 405, "method_not_allowed", NULL);
+		}
+	}
+}
+
+static void pool(void **state)
+{
+	struct reply reply = call(rig, (struct call){.method = "GET", .path = "/v1/pool"});
+
+	(void)state;
+	assert_string_equal(reply.body,
+			    "{\"size\": 3, \"warm\": 2, \"starting\": 1, \"in_use\": 4, \"waiting\": 5, \"served\": 6, "
+			    "\"misses\": 7}\n");
+	reply_free(&reply);
+}
+
+static void audit(void **state)
+{
+	struct reply reply = call(rig, (struct call){.method = "GET", .path = "/v1/runs/sandbox-known.7/audit"});
+
+	(void)state;
+	assert_int_equal(reply.status, 200);
+	assert_string_equal(text_at(reply.json, "run_id"), "sandbox-known.7");
+	assert_string_equal(rig->last_project, ""); /* the token has the reviewer's scope */
+	reply_free(&reply);
+	expect_error(call(rig, (struct call){.method = "GET", .path = "/v1/runs/sandbox-other/audit"}), 404, "not_found",
+		     "not found");
+	reply = call(rig, (struct call){.method = "GET", .path = "/v1/runs/sandbox-big/audit"});
+	assert_int_equal(reply.status, 200);
+	assert_int_equal(reply.body_len, 200000);
+	assert_int_equal(number_at(reply.json, "big"), 1);
+	reply_free(&reply);
+	rig->audit = RIG_ERROR;
+	expect_error(call(rig, (struct call){.method = "GET", .path = "/v1/runs/sandbox-x/audit"}), 500, "audit_unavailable",
+		     "the end of this run has not been recorded");
+	rig->audit = RIG_ANSWER;
+}
+
+static void content_types(void **state)
+{
+	static const char *const good[] = {"Content-Type:", "Content-Type: application/json", "content-type: Application/JSON",
+					   "Content-Type: application/json; charset=utf-8",
+					   "Content-Type: application/json ;x=y"};
+	static const char *const bad[] = {"Content-Type: text/plain",
+					  "Content-Type: application/jsonx",
+					  "Content-Type: application/x-www-form-urlencoded",
+					  "Content-Type: application/json-patch+json",
+					  "Content-Encoding: gzip",
+					  "Content-Encoding: deflate, identity"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+		expect_ok(call(
+		    rig, (struct call){
+			     .method = "POST", .path = "/v1/execute", .header = {good[i]}, .body = "{\"code\": \"exit 0\"}"}));
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+		expect_error(call(rig, (struct call){.method = "POST",
+						     .path = "/v1/execute",
+						     .header = {bad[i], "Content-Type: application/json"},
+						     .body = "{\"code\": \"exit 0\"}"}),
+			     415, "unsupported_media_type", NULL);
+}
+
+static void connections_are_kept(void **state)
+{
+	static const char get[] = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+	int fd = raw_connect(rig);
+
+	(void)state;
+	for (int i = 0; i < 5; i++) {
+		char *text;
+
+		raw_send(fd, get, sizeof get - 1);
+		text = raw_read(fd, 150);
+		assert_non_null(strstr(text, "HTTP/1.1 200 OK\r\n"));
+		free(text);
+	}
+	close(fd);
+}
+
+/* A refusal does not cost the connection when its request was read to the end. */
+static void a_refusal_keeps_the_connection(void **state)
+{
+	static const char bad[] = "POST /v1/execute HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n12345";
+	int fd = raw_connect(rig);
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		char *text;
+
+		raw_send(fd, bad, sizeof bad - 1);
+		text = raw_read(fd, 150);
+		assert_non_null(strstr(text, "HTTP/1.1 401 "));
+		free(text);
+	}
+	close(fd);
+}
+
+static void pipelined(void **state)
+{
+	char *run = raw_request("1.1", "sleep 100", ""), *echo = raw_request("1.1", "echo two", ""), *all, *text, *first,
+	     *second;
+	int fd = raw_connect(rig);
+
+	(void)state;
+	assert_true(asprintf(&all, "%s%sGET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", run, echo) > 0);
+	raw_send(fd, all, strlen(all));
+	text = raw_read(fd, 2000);
+	first = strstr(text, "sandbox_id");
+	assert_non_null(first);
+	second = strstr(first, "echo two");
+	assert_non_null(second);
+	assert_non_null(strstr(second, "\"status\": \"ok\""));
+	free(text);
+	free(all);
+	free(run);
+	free(echo);
+	close(fd);
+}
+
+static void http_1_0(void **state)
+{
+	char *request = raw_request("1.0", "echo old", ""), *text;
+	int fd = raw_connect(rig);
+
+	(void)state;
+	raw_send(fd, request, strlen(request));
+	text = raw_read(fd, 2000);
+	assert_non_null(strstr(text, " 200 OK\r\n"));
+	assert_non_null(strstr(text, "\"stdout\": \"echo old\""));
+	free(text);
+	free(request);
+	close(fd);
+}
+
+static void ambiguous_framing(void **state)
+{
+	static const char head[] = "POST /v1/execute HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " RIG_TOKEN "\r\n";
+	static const struct {
+		const char *rest, *status; /* NULL: the library's own, 400 or a closed connection */
+	} rows[] = {
+	    {"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
+	     "invalid_http"},
+	    {"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}x", "invalid_http"},
+	    {"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n", "invalid_http"},
+	    {"Content-Length: -1\r\n\r\n", NULL},
+	    {"Content-Length: 99999999999999999999999\r\n\r\n", NULL},
+	    {"Content-Length: 2x\r\n\r\n{}", NULL},
+	    {"Transfer-Encoding: chunked\r\n\r\nZZ\r\n", NULL},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		int fd = raw_connect(rig);
+		char *text, *end_of_first;
+
+		raw_send(fd, head, sizeof head - 1);
+		raw_send(fd, rows[i].rest, strlen(rows[i].rest));
+		text = raw_read(fd, 3000);
+		if (rows[i].status ? !strstr(text, rows[i].status) : *text && !strstr(text, "HTTP/1.1 4"))
+			fail_msg("row %zu: %s", i, text);
+		/* Nothing that came behind is taken for a request. */
+		end_of_first = strstr(text, "HTTP/1.1 ");
+		/* (The library repeats the head of an answer of its own. That is no second answer.) */
+		if (strstr(text, " 200 ") || (rows[i].status && strstr(end_of_first + 1, "HTTP/1.1 ")))
+			fail_msg("row %zu: %s", i, text);
+		/* And the connection is over: the next byte is the end of stream. */
+		assert_true(recv(fd, (char[1]){0}, 1, MSG_DONTWAIT) <= 0);
+		free(text);
+		close(fd);
+	}
+}
+
+static void broken_requests(void **state)
+{
+	static const char *const rows[] = {"\r\n\r\n\r\n",
+					   "GET\r\n\r\n",
+					   "NONSENSE\r\n\r\n",
+					   "GET / HTTP/9.9\r\nHost: x\r\n\r\n",
+					   "\x16\x03\x01\x02\x00\x01\x00\x01\xfc",
+					   "GET /healthz HTTP/1.1\r\n\r\n" /* no Host */};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		int fd = raw_connect(rig);
+		char *text;
+
+		raw_send(fd, rows[i], strlen(rows[i]));
+		shutdown(fd, SHUT_WR);
+		text = raw_read(fd, 2000);
+		assert_null(strstr(text, " 200 "));
+		free(text);
+		close(fd);
+	}
+	expect_ok(call(rig, (struct call){.method = "GET", .path = "/healthz"}));
+}
+
+static void headers_over_their_limit(void **state)
+{
+	char *value = malloc(70000);
+	struct reply reply;
+
+	(void)state;
+	snprintf(value, 70000, "X-Long: ");
+	memset(value + 8, 'a', 8000);
+	value[8008] = 0;
+	expect_ok(call(rig, (struct call){.method = "GET", .path = "/healthz", .header = {value}}));
+	memset(value + 8, 'a', 69000);
+	value[69008] = 0;
+	reply = call(rig, (struct call){.method = "GET", .path = "/healthz", .header = {value}});
+	assert_true(reply.status == 431 || reply.status == 413 || reply.status == 400 || reply.status == 0);
+	reply_free(&reply);
+	free(value);
+}
+
+/* What the process is after it has started: as another user, without a capability, and with few fds. */
+static void confined(void **state)
+{
+	char path[64], line[256], fds[64];
+	unsigned seen = 0;
+	FILE *f;
+
+	(void)state;
+	expect_ok(call(rig, (struct call){.method = "GET", .path = "/healthz"}));
+	snprintf(path, sizeof path, "/proc/%d/status", rig->api);
+	f = fopen(path, "r");
+	assert_non_null(f);
+	while (fgets(line, sizeof line, f)) {
+		unsigned long long value;
+		unsigned uid;
+
+		if (sscanf(line, "Uid: %u", &uid) == 1)
+			seen += uid != 0;
+		else if (sscanf(line, "CapInh: %llx", &value) == 1 || sscanf(line, "CapPrm: %llx", &value) == 1 ||
+			 sscanf(line, "CapEff: %llx", &value) == 1 || sscanf(line, "CapAmb: %llx", &value) == 1 ||
+			 (geteuid() == 0 && sscanf(line, "CapBnd: %llx", &value) == 1))
+			assert_int_equal(value, 0);
+		else if (sscanf(line, "NoNewPrivs: %llu", &value) == 1)
+			seen += value == 1;
+#ifndef __SANITIZE_ADDRESS__
+		else if (sscanf(line, "Seccomp: %llu", &value) == 1)
+			assert_int_equal(value, 2);
+#endif
+		else if (sscanf(line, "Groups: %63s", fds) == 1 && geteuid() == 0)
+			fail_msg("supplementary groups: %s", line);
+	}
+	fclose(f);
+	assert_int_equal(seen, 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(liveness_needs_no_token),
+	    cmocka_unit_test(readiness_follows_the_supervisor),
+	    cmocka_unit_test(head_is_get_without_a_body),
+	    cmocka_unit_test(tokens),
+	    cmocka_unit_test(unknown_paths),
+	    cmocka_unit_test(other_methods),
+	    cmocka_unit_test(pool),
+	    cmocka_unit_test(audit),
+	    cmocka_unit_test(content_types),
+	    cmocka_unit_test(connections_are_kept),
+	    cmocka_unit_test(a_refusal_keeps_the_connection),
+	    cmocka_unit_test(pipelined),
+	    cmocka_unit_test(http_1_0),
+	    cmocka_unit_test(ambiguous_framing),
+	    cmocka_unit_test(broken_requests),
+	    cmocka_unit_test(headers_over_their_limit),
+	    cmocka_unit_test(confined),
+	};
+
+	return cmocka_run_group_tests_name("api_http", tests, begin, end);
+}

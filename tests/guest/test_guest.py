@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The core on a stock kernel with pure cgroup v2, in an emulated machine: few tests, each decisive (`make test-vm`)."""
+import json
+import os
+import socket
+import unittest
+
+from lib import HostState, Service, SLOW, WEIR, cgroup2_mount, weir
+
+
+class Guest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.before = HostState()
+        cls.service = Service(pool=1)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.service.stop()
+
+    def test_1_forty_two(self):
+        answer = self.service.run("print(6*7)")
+        self.assertEqual((answer["stdout"], answer["exit_code"]), ("42\n", 0))
+        self.assertEqual(answer["usage"]["cpu_ms"]["source"], "cgroup2 cpu.stat")
+        self.assertEqual(answer["usage"]["memory_peak_bytes"]["source"], "cgroup2 memory.peak")
+
+    def test_2_dns_is_denied_and_named(self):
+        answer = self.service.run(
+            "import socket, os\n"
+            "for f in (lambda: socket.getaddrinfo('leak.example', 80), lambda: socket.create_connection(('192.0.2.7', 443)),\n"
+            "          lambda: socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).sendto(b'x', ('2001:db8::7', 9))):\n"
+            "    try: f(); print('out')\n"
+            "    except OSError as e: print(type(e).__name__)\n"
+            "print(os.getpid())\n"
+        )
+        self.assertEqual(answer["stdout"].split(), ["gaierror", "PermissionError", "PermissionError", "2"])
+        self.assertEqual((answer["egress"]["attempts"], answer["egress"]["denied"]), (3, 3))
+        events = self.service.audit(answer["run_id"])["events"]
+        self.assertIn(("udp", 53, "leak.example", "denied", 2), {(e["protocol"], e["port"], e["dns_name"], e["verdict"], e["pid"]) for e in events})
+        self.assertIn(("tcp", "192.0.2.7", 443, "denied"), {(e["protocol"], e["address"], e["port"], e["verdict"]) for e in events})
+        self.assertIn(("udp", "2001:db8::7", 9, "denied"), {(e["protocol"], e["address"], e["port"], e["verdict"]) for e in events})
+
+    def test_3_memory_limit(self):
+        answer = self.service.run("x = []\nwhile True: x.append(bytearray(8 << 20))", timeout_s=60)
+        self.assertEqual((answer["termination"]["reason"], answer["exit_code"]), ("memory", 137))
+        self.assertIn("memory limit of 512 MiB exceeded", answer["termination"]["detail"])
+
+    def test_4_memory_limit_of_a_child(self):
+        code = (
+            "import subprocess, sys\n"
+            "subprocess.run([sys.executable, '-c', 'x = bytearray(700 << 20)'])\n"
+            "print('the parent went on')\n"
+        )
+        answer = self.service.run(code, timeout_s=60)
+        self.assertEqual((answer["termination"]["reason"], answer["stdout"]), ("memory", ""))
+
+    def test_5_pids_limit(self):
+        code = (
+            "import os, time\n"
+            "n = 1\n"
+            "try:\n"
+            "    while n < 400:\n"
+            "        if os.fork() == 0: time.sleep(60)\n"
+            "        n += 1\n"
+            "except BlockingIOError: pass\n"
+            "print(n)\n"
+        )
+        self.assertEqual(self.service.run(code, timeout_s=60)["stdout"], "256\n")
+
+    def test_6_cpu_limit(self):
+        code = (
+            "import os, time\n"
+            "for _ in range(3): os.fork()\n"
+            "end = time.monotonic() + 4\n"
+            "while time.monotonic() < end: pass\n"
+        )
+        answer = self.service.run(code, timeout_s=60)
+        # Eight busy processes for four seconds on two CPUs: one CPU's worth, with a period of slack.
+        self.assertLess(answer["usage"]["cpu_ms"]["value"], 1.25 * answer["duration_ms"])
+
+    def test_7_deadline(self):
+        answer = self.service.run("import os\nprint('before')\nos.fork()\nwhile True: pass", timeout_s=2)
+        self.assertEqual((answer["termination"]["reason"], answer["exit_code"], answer["stdout"]), ("timeout", -1, "before\nbefore\n"))
+        self.assertTrue(answer["stderr"].endswith("timed out after 2s"))
+
+    def test_8_what_a_snippet_is(self):
+        answer = self.service.run("print(open('/proc/self/status').read())\nprint(open('/proc/self/cgroup').read())")
+        for line in ("CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2", "0::/\n"):
+            self.assertIn(line, answer["stdout"])
+
+    def test_9_doctor_and_nothing_left(self):
+        self.service.stop()
+        done = weir("doctor", "--json", timeout=60)
+        result = json.loads(done.stdout)
+        self.assertEqual([c for c in result["checks"] if c["result"] == "FAIL"], [])
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(weir("uninstall").returncode, 0)
+        self.assertEqual(self.before.difference(HostState()), {})
+        self.assertFalse(os.path.exists(os.path.join(cgroup2_mount(), "weir")))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs Weir's tests and ends on one line, `N passed, N failed` (`, N skipped` when a test had to be).
+
+  tests/run.py unit            cmocka programs under build/unit (no root)
+  tests/run.py bpf api         cmocka programs under build/bpf, build/api
+  tests/run.py system          tests/system/test_*.py: the real program on the real kernel (root)
+  tests/run.py -k PATTERN …    only tests whose name contains PATTERN
+  tests/run.py san:unit san:api   the same programs from the sanitizer build, build/san
+  tests/run.py guest           inside the emulated machine (tests/vm/run)
+
+With MUST_WORK=1 a skipped test is a failure: for machines where nothing may skip.
+"""
+import argparse
+import glob
+import os
+import re
+import subprocess
+import sys
+import time
+import unittest
+
+TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+C_GROUPS = ("unit", "bpf", "api")
+PROGRAM_SECONDS = 300
+
+
+class Tally:
+    def __init__(self):
+        self.passed = self.failed = self.skipped = 0
+
+    def add(self, name, verdict, seconds=None, text=""):
+        setattr(self, verdict, getattr(self, verdict) + 1)
+        took = "" if seconds is None else " (%.2f s)" % seconds
+        print("  %-7s %s%s" % (verdict.upper(), name, took), flush=True)
+        if text:
+            print("".join("          %s\n" % line for line in text.rstrip().splitlines()), end="", flush=True)
+
+
+def run_program(path, tally, pattern):
+    """One cmocka program; its own lines are counted one by one."""
+    name = os.path.basename(path)
+    if pattern and pattern not in name:
+        return
+    started = time.monotonic()
+    try:
+        done = subprocess.run([path], cwd=TOP, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PROGRAM_SECONDS)
+        text, code = done.stdout.decode("utf-8", "replace"), done.returncode
+    except subprocess.TimeoutExpired as e:
+        text, code = (e.stdout or b"").decode("utf-8", "replace") + "\ntimed out", -1
+    seconds = time.monotonic() - started
+    passed = len(re.findall(r"^\[       OK \]", text, re.M))
+    skipped = re.findall(r"^\[  SKIPPED \] (\S+)$", text, re.M)
+    tally.passed += max(passed - 1, 0) if not code and passed else passed
+    if code == 0 and passed:
+        tally.add("%s: %d tests" % (name, passed), "passed", seconds)
+    else:
+        tally.add("%s: exit %d" % (name, code), "failed", seconds, text[-6000:])
+    for test in skipped:
+        tally.add("%s: %s" % (name, test), "skipped", None, "\n".join(re.findall(r"^skip: .*$", text, re.M)))
+
+
+class Result(unittest.TestResult):
+    def __init__(self, tally):
+        super().__init__()
+        self.tally = tally
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.started = time.monotonic()
+
+    def _add(self, test, verdict, text=""):
+        self.tally.add(test.id(), verdict, time.monotonic() - getattr(self, "started", time.monotonic()), text)
+
+    def addSuccess(self, test):
+        self._add(test, "passed")
+
+    def addFailure(self, test, err):
+        self._add(test, "failed", self._exc_info_to_string(err, test))
+
+    addError = addFailure
+
+    def addSubTest(self, test, subtest, err):
+        if err is not None:
+            self._add(subtest, "failed", self._exc_info_to_string(err, test))
+
+    def addSkip(self, test, reason):
+        if os.environ.get("MUST_WORK") == "1":
+            self._add(test, "failed", "may not skip here: " + reason)
+        else:
+            self._add(test, "skipped", reason)
+
+
+def flatten(suite):
+    for item in suite:
+        if isinstance(item, unittest.TestSuite):
+            yield from flatten(item)
+        else:
+            yield item
+
+
+def run_python(folder, tally, pattern):
+    sys.path[:0] = [os.path.join(TOP, "tests", folder), os.path.join(TOP, "tests", "system")]
+    suite = unittest.defaultTestLoader.discover(os.path.join(TOP, "tests", folder), "test_*.py")
+    # Grouped by class, so that what a class starts once is started once.
+    chosen = [t for t in flatten(suite) if not pattern or pattern in t.id()]
+    unittest.TestSuite(chosen).run(Result(tally))
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("groups", nargs="+", metavar="GROUP")
+    ap.add_argument("-k", dest="pattern", default="")
+    args = ap.parse_args()
+    tally = Tally()
+    for group in args.groups:
+        print("%s:" % group, flush=True)
+        tree, _, name = group.rpartition(":")
+        if name in C_GROUPS:
+            programs = sorted(p for p in glob.glob(os.path.join(TOP, "build", tree, name, "test_*")) if os.access(p, os.X_OK) and "." not in os.path.basename(p))
+            if not programs:
+                tally.add("%s: nothing built" % group, "failed")
+            for path in programs:
+                run_program(path, tally, args.pattern)
+        else:
+            run_python(group, tally, args.pattern)
+    line = "%d passed, %d failed" % (tally.passed, tally.failed)
+    print(line + (", %d skipped" % tally.skipped if tally.skipped else ""), flush=True)
+    return 1 if tally.failed or not tally.passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
