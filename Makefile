@@ -143,7 +143,7 @@ format: ## reformat the C files
 	clang-format -i $(C_FILES)
 
 .PHONY: lint
-lint: ## clang-format, cppcheck, clang-tidy, shellcheck, and the rule that core is pure
+lint: $(B)/gen/guard.skel.h ## clang-format, cppcheck, clang-tidy, shellcheck, and the rule that core is pure
 	@deploy/install-packages lint
 	$(say) FORMAT
 	$(Q)clang-format --dry-run -Werror $(C_FILES)
@@ -152,12 +152,12 @@ lint: ## clang-format, cppcheck, clang-tidy, shellcheck, and the rule that core 
 	$(say) SHELL
 	$(Q)shellcheck deploy/install-packages deploy/quickstart .ci/run tests/vm/fetch tests/vm/run
 	$(say) CPPCHECK
-	$(Q)cppcheck -q --std=c11 --error-exitcode=1 --enable=warning,performance,portability --inline-suppr \
-		--suppress=missingIncludeSystem --suppress=unusedStructMember --suppress=normalCheckLevelMaxBranches \
-		-DINIT_BLOB='""' -Ibpf -Iuserspace -Irunner userspace runner
+	$(Q)cppcheck -q -j2 --std=c11 --error-exitcode=1 --enable=warning,performance,portability --inline-suppr \
+		--suppressions-list=tests/cppcheck.supp -DINIT_BLOB='""' '-DLIBBPF_OPTS(t,n,...)=struct t n={__VA_ARGS__}' \
+		-Ibpf -Iuserspace -Irunner -I$(B)/gen userspace runner
 	$(say) TIDY
-	$(Q)clang-tidy --quiet $(filter-out userspace/kernel/guard.c,$(WEIR_SRC)) runner/init*.c -- -std=gnu17 -Ibpf -Iuserspace -Irunner \
-		-D_GNU_SOURCE -I$(B)/gen -DINIT_BLOB='"/dev/null"' 2>/dev/null
+	$(Q)printf '%s\n' $(WEIR_SRC) $(wildcard runner/init*.c) | xargs -P2 -n6 sh -c 'clang-tidy --quiet "$$@" -- -std=gnu17 -Ibpf -Iuserspace \
+		-Irunner -I$(B)/gen -D_GNU_SOURCE -DINIT_BLOB="\"/dev/null\"" 2>/dev/null' tidy
 
 .PHONY: bench
 bench: $(B)/weir ## figures of this machine, with floors and peers beside them (root)

@@ -44,7 +44,7 @@ static __always_inline struct task_struct *credible_task(void)
 /* The leader's pid in its own, innermost namespace. */
 static __always_inline __u32 inner_pid(struct task_struct *t)
 {
-	struct pid *pid = t->group_leader->thread_pid;
+	struct pid *pid = BPF_CORE_READ(t, group_leader, thread_pid); /* no typed pointer: 6.1 allows those no sums */
 	__u32 nr = 0;
 
 	if (pid)

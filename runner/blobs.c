@@ -4,6 +4,7 @@
 #include "core/policy.h"
 #include "core/log.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 
 /* .incbin keeps the bytes out of the compiler: no generated source, no copy step. */
@@ -16,7 +17,7 @@
 	extern const char blob_##name##_start[], blob_##name##_end[];                                                          \
 	struct blob blob_##name(void)                                                                                          \
 	{                                                                                                                      \
-		return (struct blob){blob_##name##_start, (size_t)(blob_##name##_end - blob_##name##_start)};                  \
+		return (struct blob){blob_##name##_start, (uintptr_t)blob_##name##_end - (uintptr_t)blob_##name##_start};      \
 	}
 
 EMBED(init, INIT_BLOB)

@@ -43,7 +43,13 @@ def _main():
 
     # The snippet's own children import this too: only the interpreter that init started carries the mark.
     if sys._xoptions.pop("weir", None):
-        _wait_at_the_gate()
+        try:
+            _wait_at_the_gate()
+        except BaseException:
+            import os
+
+            # site.py would print this and go on to the script: without a gate that opened, nothing may run.
+            os._exit(124)
 
 
 _main()

@@ -362,7 +362,7 @@ static int add_commands(struct image *im, struct elfdeps *deps, struct err *e)
 			found = access(from, X_OK) == 0;
 		}
 		if (!found) {
-			if (!strcmp(commands[i], "sh"))
+			if (strcmp(commands[i], "sh") == 0)
 				return err_set(e, ENOENT, "image", "no sh in /usr/bin or /bin");
 			continue; /* the host lacks it, so does the image */
 		}
@@ -402,6 +402,80 @@ static int add_extension_deps(struct elfdeps *deps, const char *platlib, struct 
 	return rc;
 }
 
+static char *read_whole(const char *path, size_t *ret_len)
+{
+	_cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat st;
+	char *text;
+
+	if (fd < 0 || fstat(fd, &st) < 0 || st.st_size > 1 << 20)
+		return NULL;
+	text = malloc((size_t)st.st_size + 1);
+	if (!text || read(fd, text, (size_t)st.st_size) != st.st_size) {
+		free(text);
+		return NULL;
+	}
+	text[st.st_size] = 0;
+	*ret_len = (size_t)st.st_size;
+	return text;
+}
+
+/* Writes `text` to `to` with every `prefix` replaced by /usr/local. */
+static int make_relocated(struct image *im, const char *to, const char *text, const char *prefix, struct err *e)
+{
+	static const char inside[] = "/usr/local";
+	_cleanup_free_ char *out = NULL;
+	size_t n = strlen(prefix), used = 0, room = strlen(text) + 1;
+
+	for (const char *p = strstr(text, prefix); p; p = strstr(p + n, prefix))
+		room += sizeof inside;
+	out = malloc(room);
+	if (!out)
+		return err_set(e, ENOMEM, "image", "out of memory");
+	while (*text) {
+		if (!strncmp(text, prefix, n)) {
+			memcpy(out + used, inside, sizeof inside - 1);
+			used += sizeof inside - 1;
+			text += n;
+		} else {
+			out[used++] = *text++;
+		}
+	}
+	return make_file(im, to, out, used, e);
+}
+
+/*
+ * An interpreter that was built below somebody's home tells so in the build's record: sysconfig reads it. The image gets the
+ * record with the prefix that holds inside, and none of the files for building against that Python.
+ */
+static int hide_prefix(struct image *im, const struct python *py, struct err *e)
+{
+	_cleanup_dir_ DIR *d = NULL;
+	struct dirent *de;
+	int rc = 0;
+
+	if (!strcmp(py->prefix, "/usr") || !strcmp(py->prefix, "/usr/local"))
+		return 0;
+	d = opendir(py->platlib);
+	while (d && rc == 0 && (de = readdir(d))) {
+		char host[PATH_MAX], to[PATH_MAX];
+		size_t len;
+
+		if (fmt(host, sizeof host, "%s/%s", py->platlib, de->d_name) < 0 || map_prefix(py, host, to, sizeof to) < 0)
+			continue;
+		if (!strncmp(de->d_name, "config-", 7)) {
+			rc = own_dir(im, to, e);
+		} else if (!strncmp(de->d_name, "_sysconfigdata", 14) && strstr(de->d_name, ".py")) {
+			_cleanup_free_ char *text = read_whole(host, &len);
+
+			if (!text)
+				return err_set(e, EIO, "image", "can't read %s", host);
+			rc = make_relocated(im, to, text, py->prefix, e);
+		}
+	}
+	return rc;
+}
+
 static int add_python(struct image *im, const struct python *py, struct elfdeps *deps, struct err *e)
 {
 	/* Imported, and forgotten: a snippet finds no module of ours. */
@@ -421,6 +495,8 @@ static int add_python(struct image *im, const struct python *py, struct elfdeps 
 		rc = expose_dir(im, py->stdlib, to, e);
 	if (rc == 0 && strcmp(py->stdlib, py->platlib) && map_prefix(py, py->platlib, to, sizeof to) == 0)
 		rc = expose_dir(im, py->platlib, to, e);
+	if (rc == 0)
+		rc = hide_prefix(im, py, e);
 	if (rc == 0)
 		rc = add_extension_deps(deps, py->platlib, e);
 	/* The host's own site directory stays outside: a snippet gets the interpreter and its library, not whatever was
@@ -470,11 +546,16 @@ static int add_libraries(struct image *im, struct elfdeps *deps, struct err *e)
 
 static int add_data(struct image *im, struct err *e)
 {
+	/* A run has one CPU's worth of time: programs that start a thread a CPU should start one (glibc looks here first). */
+	static const char one_cpu[] = "0\n";
 	static const char *const bundles[] = {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"};
 	static const char *const dirs[] = {"/usr/share/zoneinfo", "/usr/lib/locale/C.utf8"};
 	bool have_bundle = false;
 	int rc = 0;
 
+	rc = make_file(im, "/sys/devices/system/cpu/online", one_cpu, sizeof one_cpu - 1, e);
+	if (rc == 0)
+		rc = make_file(im, "/sys/devices/system/cpu/possible", one_cpu, sizeof one_cpu - 1, e);
 	for (size_t i = 0; rc == 0 && !have_bundle && i < sizeof bundles / sizeof bundles[0]; i++)
 		if (access(bundles[i], R_OK) == 0) {
 			rc = expose_file(im, bundles[i], "/usr/share/weir/ca-certificates.crt", e);

@@ -82,13 +82,11 @@ static int step_probe(const struct init_plan *p)
 
 static int load_filter(int fd, uint32_t len)
 {
-	struct sock_fprog prog = {.len = (unsigned short)len};
-	size_t bytes = len * sizeof(struct sock_filter);
+	static struct sock_filter filter[BPF_MAXINSNS];
+	struct sock_fprog prog = {.len = (unsigned short)len, .filter = filter};
+	size_t bytes = len * sizeof filter[0];
 
-	prog.filter = malloc(bytes ? bytes : 1);
-	if (!prog.filter)
-		return -1;
-	if (len > BPF_MAXINSNS || pread(fd, prog.filter, bytes, 0) != (ssize_t)bytes) {
+	if (len > BPF_MAXINSNS || pread(fd, filter, bytes, 0) != (ssize_t)bytes) {
 		errno = EINVAL;
 		return -1;
 	}

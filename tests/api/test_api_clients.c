@@ -73,16 +73,17 @@ static void hanging_up_cancels(void **state)
 static void half_closing_does_not(void **state)
 {
 	static const char *const versions[] = {"1.1", "1.0"};
+	unsigned before = rig->killed_cancelled;
+	int fds[2];
 
 	(void)state;
 	for (int i = 0; i < 2; i++) {
-		unsigned before = rig->killed_cancelled;
-		int fd = start_run(rig, versions[i], "sleep 2500");
-		char *text, *final;
+		fds[i] = start_run(rig, versions[i], "sleep 2500");
+		shutdown(fds[i], SHUT_WR);
+	}
+	for (int i = 0; i < 2; i++) {
+		char *text = raw_read(fds[i], 5000), *final = strstr(text, " 200 OK\r\n");
 
-		shutdown(fd, SHUT_WR);
-		text = raw_read(fd, 5000);
-		final = strstr(text, " 200 OK\r\n");
 		assert_non_null(final);
 		assert_non_null(strstr(final, "\"reason\": \"exit\""));
 		/* Nothing before it but interim answers, and none of those in HTTP/1.0. */
@@ -92,7 +93,7 @@ static void half_closing_does_not(void **state)
 			assert_memory_equal(text, "HTTP/1.1 100 Continue\r\n\r\n", 25);
 		assert_int_equal(rig->killed_cancelled, before);
 		free(text);
-		close(fd);
+		close(fds[i]);
 	}
 }
 
@@ -321,17 +322,11 @@ static void auditor_gone(void **state)
 	assert_int_equal(rig_stop(own), 0);
 }
 
-/* SIGTERM: what is quick ends by itself, what is slow is cancelled, what waits is sent away, all within seconds. */
-static void orderly_end(void **state)
+/* SIGTERM: what is quick ends by itself, what is slow is cancelled, all within seconds. */
+static void check_quick_and_slow(int quick, int slow)
 {
-	struct rig *own = rig_start(true);
-	int quick = start_run(own, "1.1", "sleep 1000"), slow = start_run(own, "1.1", "hold"), idle = raw_connect(own);
-	uint64_t started = clock_now_ns();
-	char *text;
+	char *text = raw_read(quick, 3000);
 
-	(void)state;
-	kill(own->api, SIGTERM);
-	text = raw_read(quick, 3000);
 	assert_non_null(strstr(text, "\"reason\": \"exit\""));
 	assert_non_null(strcasestr(text, "Connection: close"));
 	free(text);
@@ -340,71 +335,69 @@ static void orderly_end(void **state)
 	free(text);
 	close(quick);
 	close(slow);
-	close(idle);
-	assert_int_equal(rig_wait(own), 0);
-	assert_true(clock_now_ns() - started < 7 * SECOND_NS);
 }
 
-static void end_with_a_line_of_waiting(void **state)
+/* What waits for a sandbox is sent away: in our own line at once, in the supervisor's when the drain is over. */
+static void check_line(const int *fds, int count)
 {
-	struct rig *own = rig_start(true);
-	char *request = raw_request("1.1", "echo", ""), *text;
-	int fds[LIMIT_PROJECT_RUNNING + 1];
-	int n = LIMIT_PROJECT_RUNNING + 1;
+	unsigned at_once = 0;
 
-	(void)state;
-	own->grant = RIG_NEVER;
-	for (int i = 0; i < n; i++) {
-		fds[i] = raw_connect(own);
-		raw_send(fds[i], request, strlen(request));
-	}
-	rig_await(&own->asked, LIMIT_PROJECT_RUNNING, 2000);
-	usleep(200000);
-	kill(own->api, SIGTERM);
-	/* The one in our own line at once, with a word on trying again; the others when the drain is over. */
-	for (int i = 0; i < n; i++) {
-		text = raw_read(fds[i], 7000);
+	for (int i = 0; i < count; i++) {
+		char *text = raw_read(fds[i], 7000);
+
 		assert_non_null(strstr(text, "\"ran\": false"));
+		at_once += strstr(text, "\"code\": \"stopping\"") != NULL;
 		free(text);
 		close(fds[i]);
 	}
-	free(request);
-	assert_int_equal(rig_wait(own), 0);
+	assert_int_equal(at_once, 1);
 }
 
-/* A sandbox that ignores its kill and a supervisor that says nothing can't hold up the end. */
-static void end_with_a_deaf_supervisor(void **state)
+/* Three services at once, since most of an end is waiting. The third one's supervisor answers nothing any more. */
+static void orderly_ends(void **state)
 {
-	struct rig *own = rig_start(true);
-	int fd = start_run(own, "1.1", "hold");
-	uint64_t started = clock_now_ns();
+	struct rig *runs = rig_start(true), *line = rig_start(true), *deaf = rig_start(true);
+	int quick = start_run(runs, "1.1", "sleep 1000"), slow = start_run(runs, "1.1", "hold"), idle = raw_connect(runs);
+	int lost = start_run(deaf, "1.1", "hold");
+	char *request = raw_request("1.1", "echo", "");
+	int fds[LIMIT_PROJECT_RUNNING + 1];
+	int n = LIMIT_PROJECT_RUNNING + 1;
+	uint64_t started;
 
 	(void)state;
-	own->stop = true; /* the fakes answer no more */
-	usleep(50000);
-	kill(own->api, SIGTERM);
-	assert_int_equal(rig_wait(own), 0);
+	line->grant = RIG_NEVER;
+	for (int i = 0; i < n; i++) {
+		fds[i] = raw_connect(line);
+		raw_send(fds[i], request, strlen(request));
+	}
+	rig_await(&line->asked, LIMIT_PROJECT_RUNNING, 2000);
+	deaf->stop = true;
+	usleep(200000);
+	started = clock_now_ns();
+	kill(runs->api, SIGTERM);
+	kill(line->api, SIGTERM);
+	kill(deaf->api, SIGTERM);
+	check_quick_and_slow(quick, slow);
+	check_line(fds, n);
+	assert_int_equal(rig_wait(runs), 0);
+	assert_int_equal(rig_wait(line), 0);
+	assert_true(clock_now_ns() - started < 7 * SECOND_NS);
+	assert_int_equal(rig_wait(deaf), 0);
 	assert_true(clock_now_ns() - started < 10 * SECOND_NS);
-	close(fd);
+	free(request);
+	close(idle);
+	close(lost);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(hanging_up_cancels),
-	    cmocka_unit_test(half_closing_does_not),
-	    cmocka_unit_test(half_closed_then_gone),
-	    cmocka_unit_test(hanging_up_while_waiting),
-	    cmocka_unit_test(leaving_midway),
-	    cmocka_unit_test(a_slow_reader_holds_up_nobody),
-	    cmocka_unit_test(quotas_at_their_limits),
-	    cmocka_unit_test(half_a_minute),
-	    cmocka_unit_test(supervisor_gone),
-	    cmocka_unit_test(supervisor_talks_nonsense),
-	    cmocka_unit_test(auditor_gone),
-	    cmocka_unit_test(orderly_end),
-	    cmocka_unit_test(end_with_a_line_of_waiting),
-	    cmocka_unit_test(end_with_a_deaf_supervisor),
+	    cmocka_unit_test(hanging_up_cancels),     cmocka_unit_test(half_closing_does_not),
+	    cmocka_unit_test(half_closed_then_gone),  cmocka_unit_test(hanging_up_while_waiting),
+	    cmocka_unit_test(leaving_midway),	      cmocka_unit_test(a_slow_reader_holds_up_nobody),
+	    cmocka_unit_test(quotas_at_their_limits), cmocka_unit_test(half_a_minute),
+	    cmocka_unit_test(supervisor_gone),	      cmocka_unit_test(supervisor_talks_nonsense),
+	    cmocka_unit_test(auditor_gone),	      cmocka_unit_test(orderly_ends),
 	};
 
 	return cmocka_run_group_tests_name("api_clients", tests, begin, end);

@@ -39,8 +39,8 @@ static void compare(const char *text, size_t len)
 
 	if (ours == 0 && !theirs)
 		require(json_error_code(&other) == json_error_numeric_overflow);
-	if (ours < 0 && theirs)
-		require(e.code == E2BIG);
+	if (ours < 0 && theirs) /* a raw NUL ends the text for jansson; it is an error */
+		require(e.code == E2BIG || memchr(text, 0, len));
 	if (ours < 0) {
 		require_utf8(e.where, strlen(e.where));
 		require_utf8(e.msg, strlen(e.msg));

@@ -225,6 +225,58 @@ def enter_netns(pid):
         os.close(fd)
 
 
+IP_PKTINFO = 8  # <linux/in.h>; Python's socket module does not have it
+
+
+def local_address(control):
+    """The address a datagram was sent to, from the ancillary data that came with it."""
+    for level, kind, data in control:
+        if (level, kind) == (socket.IPPROTO_IP, IP_PKTINFO):
+            return socket.inet_ntop(socket.AF_INET, data[8:12])
+        if (level, kind) == (socket.IPPROTO_IPV6, socket.IPV6_PKTINFO):
+            return socket.inet_ntop(socket.AF_INET6, data[:16])
+    return None
+
+
+class Capture:
+    """Every packet that leaves through any device of a sandbox's network namespace, whatever its protocol or port."""
+
+    OUTGOING = 4  # PACKET_OUTGOING: loopback shows each packet twice, leaving and arriving
+
+    def __init__(self, pid):
+        self.socket = self.error = None
+        thread = threading.Thread(target=self._open, args=(pid,), daemon=True)
+        thread.start()
+        thread.join(10)
+        if not self.socket:
+            raise AssertionError("no capture: %r" % (self.error,))
+
+    def _open(self, pid):
+        """In a thread of its own, which leaves its namespace by ending; the socket stays where it was made."""
+        try:
+            enter_netns(pid)
+            s = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3))  # ETH_P_ALL
+            s.setsockopt(socket.SOL_SOCKET, 33, 16 << 20)  # SO_RCVBUFFORCE
+            s.setblocking(False)
+            self.socket = s
+        except OSError as e:
+            self.error = e
+
+    def packets(self):
+        """The packets since the last call, oldest first, from the IP header on."""
+        found = []
+        while True:
+            try:
+                data, where = self.socket.recvfrom(1 << 17)
+            except BlockingIOError:
+                return found
+            if where[2] == self.OUTGOING:
+                found.append(data)
+
+    def stop(self):
+        self.socket.close()
+
+
 class Listener:
     """UDP and TCP listeners inside a sandbox's own network namespace, on every address there (all of them are local).
 
@@ -249,6 +301,9 @@ class Listener:
                         s = socket.socket(family, kind)
                         if family == socket.AF_INET6:
                             s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                            s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
+                        else:
+                            s.setsockopt(socket.IPPROTO_IP, IP_PKTINFO, 1)
                         s.bind((any_address, port))
                         if kind == socket.SOCK_STREAM:
                             s.listen(16)
@@ -271,10 +326,10 @@ class Listener:
                 s, kind, port = by_fd[fd]
                 try:
                     if kind == socket.SOCK_DGRAM:
-                        payload, peer = s.recvfrom(65536)
-                        self.heard.append(("udp", peer[0], port, payload))
+                        payload, control, _, _ = s.recvmsg(65536, 256)
+                        self.heard.append(("udp", local_address(control), port, payload))
                     else:
-                        connection, peer = s.accept()
+                        connection, _ = s.accept()
                         self.heard.append(("tcp", connection.getsockname()[0], port, b""))
                         connection.close()
                 except OSError:

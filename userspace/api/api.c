@@ -70,7 +70,9 @@ static int setup(struct loop *l, const struct api_config *config, struct err *e)
 	if (r < 0)
 		return r;
 	connections = connection_limit();
-	tzset(); /* reads a file, which is not possible later */
+	/* Both read a file, which is not possible later. */
+	tzset();
+	json_object_seed(0);
 	if (signal(SIGPIPE, SIG_IGN) == SIG_ERR)
 		return err_errno(e, errno, "api", "signals");
 	sigemptyset(&mask);
@@ -212,7 +214,7 @@ int api_main(const struct api_config *config)
 		teardown(&l);
 		return 1;
 	}
-	log_info("serving as uid %u", (unsigned)getuid());
+	log_info("serving as uid %u", (unsigned)config->uid);
 	while (!l.server.stopping || (l.server.exchanges > 0 && clock_now_ns() < l.end_ns))
 		turn(&l);
 	teardown(&l);

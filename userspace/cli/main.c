@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/audit_cmd.h"
 #include "cli/cli.h"
@@ -36,19 +34,6 @@ static void usage(FILE *to)
 		    "  sudo weir serve --dev-token \"$(openssl rand -hex 32)\"\n"
 		    "  sudo weir doctor\n\n"
 		    "`weir COMMAND --help` says more; `weir --version` prints the version.\n");
-}
-
-int cli_fail(const struct err *e)
-{
-	fprintf(stderr, "weir: %s%s%s\n", e->where, e->where[0] ? ": " : "", e->msg);
-	return EXIT_WEIR;
-}
-
-int cli_need_root(struct err *e)
-{
-	if (geteuid() == 0)
-		return 0;
-	return err_set(e, EPERM, "", "this needs root: it loads eBPF programs and makes cgroups and namespaces (try sudo)");
 }
 
 int main(int argc, char **argv)

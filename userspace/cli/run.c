@@ -121,7 +121,7 @@ static int read_code(const struct options *o, char **ret, size_t *ret_len, struc
 		n = strlen(o->code);
 		memcpy(text, o->code, n <= LIMIT_CODE_BYTES ? n : 0);
 	} else {
-		f = strcmp(o->file, "-") ? fopen(o->file, "re") : fdopen(dup(STDIN_FILENO), "r");
+		f = strcmp(o->file, "-") != 0 ? fopen(o->file, "re") : fdopen(dup(STDIN_FILENO), "r");
 		if (!f)
 			return err_errno(e, errno, "", "open %s", o->file);
 		n = fread(text, 1, LIMIT_CODE_BYTES + 1, f);

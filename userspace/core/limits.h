@@ -26,6 +26,8 @@
 	LIMIT(PROJECT_RUNNING, 64, "runs", "of one project at once")                                                           \
 	LIMIT(PROJECT_WAITING, 256, "runs", "of one project waiting for a sandbox; over it 429")                               \
 	LIMIT(POOL_WAIT_S, 30, "s", "for a warm sandbox; after it 503")                                                        \
+	LIMIT(HANDOVER_S, 60, "s",                                                                                             \
+	      "from the grant of a sandbox to the order to start: a client that does neither gets neither")                    \
 	LIMIT(POOL_SIZE, 3, "sandboxes", "kept warm")                                                                          \
 	LIMIT(SANDBOXES, 1024, "sandboxes", "alive at once, whatever their state")                                             \
 	LIMIT(READY_S, 20, "s", "from the first step of a sandbox to a ready interpreter")                                     \

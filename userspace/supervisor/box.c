@@ -53,7 +53,7 @@ static void do_grant(struct supervisor *s, struct box *b)
 	struct tell t = {.type = TELL_GRANT, .req = b->req};
 	const int fds[] = {b->request, b->out, b->err};
 
-	b->deadline_ns = 0;
+	b->deadline_ns = now_ns() + LIMIT_HANDOVER_S * 1000000000ull;
 	snprintf(t.grant.sandbox_id, sizeof t.grant.sandbox_id, "%s", b->id);
 	snprintf(t.grant.run_id, sizeof t.grant.run_id, "%s", b->id);
 	snprintf(t.grant.python, sizeof t.grant.python, "%s", s->python.version);
@@ -181,7 +181,7 @@ static void report_run(struct supervisor *s, struct box *b)
 	cgroup_box_usage(&b->cgroup, &s->cgroups, &u);
 	if (b->guarded) {
 		/* What the ring still holds is this run's too: out with it before the end is told. */
-		notes_drain_ring(s, 1 << 20);
+		notes_drain_all(s);
 		if (guard_get_sandbox(s->guard, b->cgroup.id, &counters, &e) < 0)
 			log_error("%s: its counters can't be read: %s", b->id, e.msg);
 	}

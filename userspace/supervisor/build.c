@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
@@ -200,7 +201,8 @@ static void __attribute__((noreturn)) become_init(const struct build *x)
 	/* Our terminal, log or whatever 0-2 are stays outside; init itself writes nothing there. */
 	for (int i = 0; i < 3; i++)
 		close(i);
-	if (syscall(SYS_close_range, INIT_FD_CONTROL + n, 199, 0) < 0 || syscall(SYS_close_range, program + 1, ~0u, 0) < 0)
+	/* Ours are all close-on-exec; a library's might not be. */
+	if (program < 0 || syscall(SYS_close_range, INIT_FD_CONTROL + n, ~0u, CLOSE_RANGE_CLOEXEC) < 0)
 		_exit(125);
 	for (int sig = 1; sig < NSIG; sig++)
 		signal(sig, SIG_DFL);
@@ -346,6 +348,7 @@ static void probed(struct supervisor *s, struct box *b, const struct init_report
 
 	if (late_step(s, b, STEP_PROBE_COUNT, do_probe_count, &l) < 0)
 		return;
+	b->probed = true;
 	/* Replacing the entry clears the probe flag and sets every counter to zero: from here on attempts are the run's. */
 	rc = guard_set_sandbox(s->guard, b->cgroup.id, 0, 0, &e);
 	if (rc == 0)
@@ -428,6 +431,9 @@ static void on_gate(struct supervisor *s, struct source *src, uint32_t events)
 			return;
 		}
 		source_close(s, src);
+		/* A step that failed in pid 2 was reported before it ended: the report is in the socket, and says more. */
+		while (read_control(s, b))
+			;
 		box_fail(s, b, STEP_READY, EPIPE, "the interpreter ended before it was ready");
 		return;
 	}

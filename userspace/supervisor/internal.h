@@ -50,6 +50,7 @@ struct box {
 	pid_t payload_pid; /* as the host sees it, from the credentials of the gate */
 	struct source pidfd, control, gate, oom;
 	int request, out, err; /* the client's ends, until it is granted; -1 after */
+	bool probed;	       /* the policy has been proven from inside */
 	bool started, at_gate; /* init has dropped everything; the harness has said it is ready */
 
 	/* What went wrong while building; the first thing counts. */
@@ -167,7 +168,8 @@ void note_init(struct note *n, enum note_type type, const struct box *b);
 bool notes_push(struct supervisor *s, const struct note *n);
 void notes_pump(struct supervisor *s);
 void notes_flush(struct supervisor *s); /* blocking, bounded: at the end */
-void notes_drain_ring(struct supervisor *s, int budget);
+void notes_drain_ring(struct supervisor *s, int budget); /* not while the auditor is behind */
+void notes_drain_all(struct supervisor *s);		 /* in any case: a run ends, and its events must be its own */
 
 /* ---- sweep.c ---- */
 int sweep_lock_global(int *ret_fd, struct err *e);

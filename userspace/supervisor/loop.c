@@ -12,6 +12,7 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -292,12 +293,25 @@ static int own_mounts(struct err *e)
 	return 0;
 }
 
+/* A sandbox takes up to ten descriptors here; the soft limit is made for programs with a handful of files. */
+static void raise_open_files(void)
+{
+	struct rlimit r;
+
+	if (getrlimit(RLIMIT_NOFILE, &r) < 0)
+		return;
+	r.rlim_cur = r.rlim_max;
+	if (setrlimit(RLIMIT_NOFILE, &r) < 0)
+		log_warn("the limit of open files stays: %s", strerror(errno));
+}
+
 static int set_up(struct supervisor *s, int auditor_fd, struct err *e)
 {
 	struct cgroup_host host;
 	_cleanup_fd_ int global = -1;
 	int rc = make_epoll(s, e);
 
+	raise_open_files();
 	if (rc == 0)
 		rc = notes_new(s, auditor_fd, e);
 	else if (auditor_fd >= 0)
@@ -514,7 +528,7 @@ int supervisor_free(struct supervisor *s, struct err *e)
 		return 0;
 	if (s->guard && s->notes) {
 		end_all(s);
-		notes_drain_ring(s, 1 << 20);
+		notes_drain_all(s);
 	}
 	if (s->notes && s->auditor_src.fd >= 0) {
 		note_init(&n, NOTE_FLUSH, NULL);

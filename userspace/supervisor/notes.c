@@ -188,6 +188,12 @@ static void on_event(void *ctx, const struct weir_event *ev)
 		b->flows[b->flow_count++] = ev->key;
 }
 
+void notes_drain_all(struct supervisor *s)
+{
+	/* As much as a ring can hold: what arrives meanwhile is of others, and can wait. */
+	(void)guard_drain(s->guard, WEIR_RING_BYTES / (int)sizeof(struct weir_event), on_event, s);
+}
+
 void notes_drain_ring(struct supervisor *s, int budget)
 {
 	if (s->notes->count > QUEUE_PAUSE)

@@ -72,7 +72,8 @@ static int expect(const char *status, const char *key, const char *want, struct 
 	return 0;
 }
 
-static int verify_status(const struct box *b, struct err *e)
+/* That process `pid` is `uid` and nothing more: for pid 1 of the sandbox as well as for pid 2. */
+static int verify_status(pid_t pid, uint32_t uid, struct err *e)
 {
 	static const char none[] = "0000000000000000";
 	static const char *const sets[] = {"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"};
@@ -81,13 +82,13 @@ static int verify_status(const struct box *b, struct err *e)
 	size_t n;
 	int rc;
 
-	snprintf(path, sizeof path, "/proc/%d/status", b->payload_pid);
+	snprintf(path, sizeof path, "/proc/%d/status", pid);
 	f = fopen(path, "re");
 	n = f ? fread(status, 1, sizeof status - 1, f) : 0;
 	if (!n)
 		return err_set(e, ENOENT, "verify", "can't read %s", path);
 	status[n] = 0;
-	snprintf(ids, sizeof ids, "%u\t%u\t%u\t%u", b->uid, b->uid, b->uid, b->uid);
+	snprintf(ids, sizeof ids, "%u\t%u\t%u\t%u", uid, uid, uid, uid);
 	rc = expect(status, "Uid", ids, e);
 	if (rc == 0)
 		rc = expect(status, "Gid", ids, e);
@@ -161,8 +162,14 @@ static int verify_cgroups(const struct supervisor *s, const struct box *b, struc
 
 int verify_payload(struct supervisor *s, struct box *b, struct err *e)
 {
-	int rc = verify_status(b, e);
+	int rc;
 
+	if (!b->probed)
+		return err_set(e, EPERM, "verify", "the policy was never proven from inside the sandbox");
+	rc = verify_status(b->init_pid, UID_INIT, e);
+	if (rc < 0)
+		return err_wrap(e, "init");
+	rc = verify_status(b->payload_pid, b->uid, e);
 	if (rc == 0)
 		rc = verify_namespaces(b, e);
 	if (rc == 0)

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The system call filter, asked one call at a time: each question is put in a child under the real filter, and the kernel
+ * answers. No root is needed: no_new_privs is enough.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/sched.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "elfdeps.h"
+#include "filter.h"
+
+static struct sock_fprog program;
+
+/* The errno of one call under the filter, 0 when it worked, or minus the signal that ended the child. */
+static int ask(long nr, unsigned long a, unsigned long b, unsigned long c)
+{
+	int status;
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		long rc;
+
+		if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+		    syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) < 0)
+			syscall(SYS_exit_group, 255);
+		rc = syscall(nr, a, b, c, 0, 0, 0);
+		syscall(SYS_exit_group, rc < 0 ? errno : 0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+#define HIGH (1ul << 32)
+
+static const struct {
+	const char *what;
+	long nr;
+	unsigned long a, b, c;
+	int want;
+} questions[] = {
+    {"TCP", SYS_socket, AF_INET, SOCK_STREAM, 0, 0},
+    {"TCP by number", SYS_socket, AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 6, 0},
+    {"UDP", SYS_socket, AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 17, 0},
+    {"unix", SYS_socket, AF_UNIX, SOCK_SEQPACKET, 0, 0},
+    {"raw", SYS_socket, AF_INET, SOCK_RAW, 1, EPERM},
+    {"raw IPv6", SYS_socket, AF_INET6, SOCK_RAW, 58, EPERM},
+    {"ping", SYS_socket, AF_INET, SOCK_DGRAM, 1, EPROTONOSUPPORT},
+    {"UDP-Lite", SYS_socket, AF_INET, SOCK_DGRAM, 136, EPROTONOSUPPORT},
+    {"SCTP", SYS_socket, AF_INET, SOCK_STREAM, 132, EPROTONOSUPPORT},
+    {"SCTP seqpacket", SYS_socket, AF_INET, SOCK_SEQPACKET, 132, EPERM},
+    {"MPTCP", SYS_socket, AF_INET, SOCK_STREAM, 262, EPROTONOSUPPORT},
+    {"DCCP", SYS_socket, AF_INET, 6, 33, EPERM},
+    {"packet", SYS_socket, AF_PACKET, SOCK_RAW, 0, EAFNOSUPPORT},
+    {"packet, high half set", SYS_socket, HIGH | AF_PACKET, SOCK_RAW, 0, EAFNOSUPPORT},
+    {"raw, high half set", SYS_socket, AF_INET, HIGH | SOCK_RAW, 1, EPERM},
+    {"netlink", SYS_socket, AF_NETLINK, SOCK_RAW, 0, EAFNOSUPPORT},
+    {"vsock", SYS_socket, AF_VSOCK, SOCK_STREAM, 0, EAFNOSUPPORT},
+    {"alg", SYS_socket, AF_ALG, SOCK_SEQPACKET, 0, EAFNOSUPPORT},
+    {"a family of tomorrow", SYS_socket, 99, SOCK_STREAM, 0, ENOSYS},
+    {"clone into a user namespace", SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, EPERM},
+    {"clone into a network namespace", SYS_clone, CLONE_NEWNET | SIGCHLD, 0, 0, EPERM},
+    {"unshare", SYS_unshare, CLONE_NEWUSER, 0, 0, EPERM},
+    {"setns", SYS_setns, 0, 0, 0, EPERM},
+    {"mount", SYS_mount, 0, 0, 0, EPERM},
+    {"bpf", SYS_bpf, 0, 0, 0, EPERM},
+    {"ptrace", SYS_ptrace, 0, 0, 0, EPERM},
+    {"keyctl", SYS_keyctl, 0, 0, 0, EPERM},
+    {"clone3", SYS_clone3, 0, 0, 0, ENOSYS},
+    {"io_uring", SYS_io_uring_setup, 1, 0, 0, ENOSYS},
+    {"a number of tomorrow", 1000, 0, 0, 0, ENOSYS},
+    {"TIOCSTI", SYS_ioctl, 0, TIOCSTI, 0, EPERM},
+    {"TIOCSTI, high half set", SYS_ioctl, 0, HIGH | TIOCSTI, 0, EPERM},
+    {"TIOCLINUX", SYS_ioctl, 0, TIOCLINUX, 0, EPERM},
+    {"core limit", SYS_setrlimit, RLIMIT_CORE, 0, 0, EPERM},
+    {"core limit by prlimit", SYS_prlimit64, 0, RLIMIT_CORE, 1, EPERM},
+    {"another limit", SYS_prlimit64, 0, RLIMIT_NOFILE, 0, 0},
+    {"x32", 0x40000000 | SYS_getpid, 0, 0, 0, -SIGSYS},
+};
+
+static void each_call_has_its_answer(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof questions / sizeof questions[0]; i++) {
+		int got = ask(questions[i].nr, questions[i].a, questions[i].b, questions[i].c);
+
+		if (got != questions[i].want)
+			fail_msg("%s: %d, should be %d", questions[i].what, got, questions[i].want);
+	}
+}
+
+static void without_the_filter_they_differ(void **state)
+{
+	/* So that the test above can fail: an empty filter lets the same calls through to the kernel. */
+	struct sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+	struct sock_fprog saved = program;
+
+	(void)state;
+	program = (struct sock_fprog){1, &allow};
+	assert_int_equal(ask(SYS_socket, AF_NETLINK, SOCK_RAW, 0), 0);
+	assert_int_equal(ask(SYS_setrlimit, RLIMIT_CORE, 0, 0), EFAULT);
+	program = saved;
+}
+
+static void init_may_do_next_to_nothing(void **state)
+{
+	struct err e;
+	int fd;
+	uint32_t len;
+	struct sock_fprog saved = program;
+
+	(void)state;
+	assert_int_equal(filter_compile(FILTER_INIT, &fd, &len, &e), 0);
+	program.len = (unsigned short)len;
+	program.filter = calloc(len, sizeof *program.filter);
+	assert_int_equal(pread(fd, program.filter, len * sizeof *program.filter, 0), (ssize_t)(len * sizeof *program.filter));
+	assert_int_equal(ask(SYS_wait4, (unsigned long)-1, 0, 0), ECHILD);
+	assert_int_equal(ask(SYS_openat, 0, 0, 0), -SIGSYS);
+	assert_int_equal(ask(SYS_socket, AF_UNIX, SOCK_STREAM, 0), -SIGSYS);
+	free(program.filter);
+	program = saved;
+	close(fd);
+}
+
+static void libraries_are_found(void **state)
+{
+	struct elfdeps *d = elfdeps_new();
+	struct err e;
+	int libc = 0;
+
+	(void)state;
+	assert_non_null(d);
+	assert_int_equal(elfdeps_add(d, "/proc/self/exe", &e), 0);
+	assert_int_equal(elfdeps_add(d, "/etc/passwd", &e), 0); /* not an ELF file: nothing */
+	assert_true(elfdeps_add(d, "/nowhere", &e) < 0);
+	for (size_t i = 0; elfdeps_soname(d, i); i++) {
+		libc += !strcmp(elfdeps_soname(d, i), "libc.so.6");
+		assert_int_equal(access(elfdeps_path(d, i), R_OK), 0);
+	}
+	assert_int_equal(libc, 1);
+	assert_true(strstr(elfdeps_loader(d), "ld-linux") != NULL);
+	elfdeps_free(d);
+}
+
+static int load(void **state)
+{
+	struct err e;
+	int fd;
+	uint32_t len;
+
+	(void)state;
+	if (filter_compile(FILTER_SNIPPET, &fd, &len, &e) < 0)
+		return -1;
+	program.len = (unsigned short)len;
+	program.filter = calloc(len, sizeof *program.filter);
+	if (pread(fd, program.filter, len * sizeof *program.filter, 0) != (ssize_t)(len * sizeof *program.filter))
+		return -1;
+	close(fd);
+	return 0;
+}
+
+static int unload(void **state)
+{
+	(void)state;
+	free(program.filter);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(each_call_has_its_answer),
+	    cmocka_unit_test(without_the_filter_they_differ),
+	    cmocka_unit_test(init_may_do_next_to_nothing),
+	    cmocka_unit_test(libraries_are_found),
+	};
+
+	return cmocka_run_group_tests(tests, load, unload);
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages and descriptors over the sockets between Weir's processes. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "core/err.h"
+#include "ipc/ipc.h"
+
+static int open_fds(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	int n = 0;
+
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+static void descriptors_arrive_once(void **state)
+{
+	int sv[2], p[2], before = open_fds(), fds[IPC_FDS_MAX];
+	size_t n = IPC_FDS_MAX;
+	struct ask a = {.type = ASK_POOL, .req = 7}, b;
+	char byte = 0;
+
+	(void)state;
+	assert_int_equal(ipc_pair(sv, 1 << 20), 0);
+	assert_int_equal(pipe(p), 0);
+	assert_int_equal(ipc_send(sv[0], &a, sizeof a, p, 2), 0);
+	close(p[0]);
+	assert_int_equal(ipc_recv(sv[1], &b, sizeof b, fds, &n), sizeof b);
+	assert_int_equal(n, 2);
+	assert_memory_equal(&a, &b, sizeof a);
+	assert_int_equal(fcntl(fds[0], F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+	assert_int_equal(write(p[1], "x", 1), 1);
+	assert_int_equal(read(fds[0], &byte, 1), 1);
+	assert_int_equal(byte, 'x');
+	close(p[1]);
+	close(fds[0]);
+	close(fds[1]);
+	close(sv[0]);
+	close(sv[1]);
+	assert_int_equal(open_fds(), before);
+}
+
+static void unwanted_descriptors_are_closed(void **state)
+{
+	int sv[2], p[2], before = open_fds(), fds[1];
+	size_t n = 1;
+	char byte;
+
+	(void)state;
+	assert_int_equal(ipc_pair(sv, 1 << 16), 0);
+	assert_int_equal(pipe(p), 0);
+	assert_int_equal(ipc_send(sv[0], "a", 1, p, 2), 0);
+	assert_int_equal(ipc_send(sv[0], "b", 1, p, 2), 0);
+	assert_int_equal(ipc_recv(sv[1], &byte, 1, NULL, NULL), 1);
+	assert_int_equal(ipc_recv(sv[1], &byte, 1, fds, &n), 1);
+	assert_int_equal(n, 1);
+	close(fds[0]);
+	close(p[0]);
+	close(p[1]);
+	close(sv[0]);
+	close(sv[1]);
+	assert_int_equal(open_fds(), before);
+}
+
+static void sizes_and_ends(void **state)
+{
+	int sv[2];
+	char big[64] = {0}, small[8];
+
+	(void)state;
+	assert_int_equal(ipc_pair(sv, 1 << 16), 0);
+	assert_int_equal(ipc_recv(sv[1], small, sizeof small, NULL, NULL), -EAGAIN);
+	assert_int_equal(ipc_send(sv[0], big, sizeof big, NULL, 0), 0);
+	assert_int_equal(ipc_recv(sv[1], small, sizeof small, NULL, NULL), -EMSGSIZE);
+	close(sv[0]);
+	assert_int_equal(ipc_recv(sv[1], small, sizeof small, NULL, NULL), 0);
+	assert_int_equal(ipc_send(sv[1], big, sizeof big, NULL, 0), -EPIPE);
+	close(sv[1]);
+	assert_int_equal(ipc_send(sv[1], big, sizeof big, (int[]){0, 0, 0, 0, 0}, IPC_FDS_MAX + 1), -EINVAL);
+	assert_true(ipc_text_ok("abc", 4));
+	assert_false(ipc_text_ok("abc", 3));
+}
+
+static void a_slow_peer_is_told(void **state)
+{
+	int sv[2], rc = 0, sent = 0;
+	struct note n = {0};
+
+	(void)state;
+	assert_int_equal(ipc_pair(sv, 1 << 16), 0);
+	while ((rc = ipc_send(sv[0], &n, sizeof n, NULL, 0)) == 0 && sent < 100000)
+		sent++;
+	assert_int_equal(rc, -EAGAIN);
+	assert_true(sent > 0);
+	close(sv[0]);
+	close(sv[1]);
+}
+
+static void errors_keep_place_and_words(void **state)
+{
+	struct err e = {0};
+
+	(void)state;
+	assert_int_equal(err_set(&e, EINVAL, "/rules/3", "port %d is no port", 70000), -EINVAL);
+	assert_string_equal(e.where, "/rules/3");
+	assert_string_equal(e.msg, "port 70000 is no port");
+	assert_int_equal(err_wrap(&e, "policy `%s`", "x"), -EINVAL);
+	assert_string_equal(e.msg, "policy `x`: port 70000 is no port");
+	assert_int_equal(err_errno(&e, ENOENT, "cgroup", "open %s", "/a"), -ENOENT);
+	assert_string_equal(e.msg, "open /a: No such file or directory");
+	assert_int_equal(err_set(NULL, EIO, NULL, "nobody listens"), -EIO);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(descriptors_arrive_once),
+	    cmocka_unit_test(unwanted_descriptors_are_closed),
+	    cmocka_unit_test(sizes_and_ends),
+	    cmocka_unit_test(a_slow_peer_is_told),
+	    cmocka_unit_test(errors_keep_place_and_words),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
