@@ -137,6 +137,31 @@ test-vm: ## the core on a stock kernel under emulation: KERNEL=6.1 (default), 6.
 	@tests/vm/fetch $(KERNEL)
 	@tests/vm/run --kernel $(KERNEL) --timeout 900 -- env WEIR_SLOW=12 MUST_WORK=$(MUST_WORK) /usr/bin/python3 tests/run.py guest
 
+# ---- fuzzers: libFuzzer on every parser of something that others write ----
+FUZZERS := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_OBJ := $(patsubst %.c,build/fuzz/obj/%.o,$(filter-out userspace/cli/main.c,$(WEIR_SRC)))
+FUZZ_FLAGS := -std=gnu17 -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined $(CPPFLAGS)
+FUZZ_SECONDS ?= 60
+build/fuzz/obj/userspace/kernel/guard.o: $(B)/gen/guard.skel.h
+build/fuzz/obj/runner/blobs.o: CPPFLAGS += -DINIT_BLOB='"$(B)/gen/plain/weir-init"'
+build/fuzz/obj/runner/blobs.o: $(B)/gen/plain/weir-init
+build/fuzz/obj/%.o: %.c
+	$(say) FUZZCC $<
+	@mkdir -p $(@D)
+	$(Q)$(CLANG) $(FUZZ_FLAGS) $(CPPFLAGS) -MMD -MP -c $< -o $@
+$(FUZZERS): build/fuzz/%: tests/fuzz/%.c $(FUZZ_OBJ)
+	$(say) FUZZLD $@
+	$(Q)$(CLANG) $(FUZZ_FLAGS) -fsanitize=fuzzer $< $(FUZZ_OBJ) $(LIBS) -o $@
+-include $(FUZZ_OBJ:.o=.d)
+
+.PHONY: fuzz
+fuzz: ## run every fuzzer for FUZZ_SECONDS (60) from its corpus
+	@deploy/install-packages build fuzz
+	@$(MAKE) --no-print-directory -j2 fuzzers
+	@tests/fuzz/run $(FUZZ_SECONDS) $(FUZZERS)
+.PHONY: fuzzers
+fuzzers: $(FUZZERS)
+
 C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' ':!vmlinux')
 .PHONY: format
 format: ## reformat the C files
@@ -150,7 +175,7 @@ lint: $(B)/gen/guard.skel.h ## clang-format, cppcheck, clang-tidy, shellcheck, a
 	$(say) PURE "userspace/core includes no kernel, network or process interface"
 	$(Q)! grep -nE '#include [<"](bpf/|linux/bpf|sys/socket|sys/mount|sched|microhttpd|seccomp|kernel/|supervisor/|api/|auditor/)' userspace/core/*.[ch]
 	$(say) SHELL
-	$(Q)shellcheck deploy/install-packages deploy/quickstart .ci/run tests/vm/fetch tests/vm/run
+	$(Q)shellcheck deploy/install-packages deploy/quickstart .ci/run tests/fuzz/run tests/vm/fetch tests/vm/run
 	$(say) CPPCHECK
 	$(Q)cppcheck -q -j2 --std=c11 --error-exitcode=1 --enable=warning,performance,portability --inline-suppr \
 		--suppressions-list=tests/cppcheck.supp -DINIT_BLOB='""' '-DLIBBPF_OPTS(t,n,...)=struct t n={__VA_ARGS__}' \

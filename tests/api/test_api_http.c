@@ -102,6 +102,11 @@ static void tokens(void **state)
 	/* Two of them, one right: which one counts is nobody's guess. */
 	expect_error(call(rig, (struct call){.method = "GET", .path = "/v1/pool", .header = {"Authorization: Bearer wrong"}}),
 		     401, "unauthorized", NULL);
+	expect_error(call(rig, (struct call){.method = "GET",
+					     .path = "/v1/pool",
+					     .token = "wrong",
+					     .header = {"Authorization: Bearer " RIG_TOKEN}}),
+		     401, "unauthorized", NULL);
 	/* Before the body is looked at, and before methods. */
 	expect_error(call(rig, (struct call){.method = "POST", .path = "/v1/execute", .token = "", .body = "{nonsense"}), 401,
 		     "unauthorized", NULL);

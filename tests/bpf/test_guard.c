@@ -50,8 +50,9 @@ enum { DENYING = 1, ALLOWING = 2, EMPTY_SLOT = 3 };
 
 /* ---- the scratch cgroups ---- */
 
-enum box { BOX_ROOT, BOX_A, BOX_B, BOX_NONE, BOX_DEEP, BOXES };
-static const char *const box_names[BOXES] = {"", "/a", "/b", "/none", "/a/deep"};
+enum box { BOX_ROOT, BOX_A, BOX_B, BOX_NONE, BOX_DEEP, BOX_OUT_TOP, BOX_OUT, BOXES };
+/* The last two are none of ours: beside our root, as deep as a sandbox. */
+static const char *const box_names[BOXES] = {"", "/a", "/b", "/none", "/a/deep", "-out", "-out/x"};
 
 static struct {
 	char path[256];
@@ -59,7 +60,6 @@ static struct {
 	uint64_t id[BOXES];
 	unsigned level; /* of /a */
 	char pins[64];
-	int netns_made;
 	struct guard *guard;
 } t;
 
@@ -115,6 +115,13 @@ static void remove_boxes(void)
 	char path[512];
 	int i, tries;
 
+	snprintf(path, sizeof path, "%s/cgroup.kill", t.path);
+	i = open(path, O_WRONLY | O_CLOEXEC);
+	if (i >= 0) {
+		if (write(i, "1", 1) != 1)
+			perror(path);
+		close(i);
+	}
 	for (i = BOXES - 1; i >= 0; i--) {
 		snprintf(path, sizeof path, "%s%s", t.path, box_names[i]);
 		/* A child that was reaped a moment ago may still be leaving. */
@@ -196,7 +203,6 @@ static void make_netns(void)
 	everything_is_here(AF_INET);
 	everything_is_here(AF_INET6);
 	write_file("/proc/sys/net/ipv4/ping_group_range", "0 0");
-	t.netns_made = 1;
 }
 
 /* ---- children ---- */
@@ -212,6 +218,8 @@ static pid_t spawn(enum box box, uint64_t flags)
 	pid_t pid = (pid_t)syscall(SYS_clone3, &a, sizeof a);
 
 	if (pid == 0) {
+		signal(SIGTERM, SIG_DFL);
+		signal(SIGINT, SIG_DFL);
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		prctl(PR_SET_NAME, COMM);
 		told->pid = (pid_t)syscall(SYS_getpid);
@@ -919,6 +927,22 @@ static void test_imported_socket(void **state)
 	}
 }
 
+/* A task that left: its own cgroup is no business of ours, the socket's still is. */
+static void test_exported_socket(void **state)
+{
+	(void)state;
+	govern(BOX_A, DENYING, 0);
+	assert_int_equal(carry(BOX_A, BOX_OUT, SOCK_DGRAM), EPERM);
+	expect_one(BOX_A, WEIR_HOOK_EGRESS, WEIR_DENY, WEIR_REASON_DEFAULT);
+	assert_int_equal(carry(BOX_A, BOX_OUT, SOCK_STREAM), EPERM);
+	expect_one(BOX_A, WEIR_HOOK_CONNECT4, WEIR_DENY, WEIR_REASON_DEFAULT);
+	govern(BOX_A, ALLOWING, 0);
+	assert_int_equal(carry(BOX_A, BOX_OUT, SOCK_DGRAM), 0);
+	expect_one(BOX_A, WEIR_HOOK_EGRESS, WEIR_ALLOW, WEIR_REASON_DEFAULT);
+	assert_int_equal(carry(BOX_A, BOX_OUT, SOCK_STREAM), ECONNREFUSED);
+	expect_one(BOX_A, WEIR_HOOK_CONNECT4, WEIR_ALLOW, WEIR_REASON_DEFAULT);
+}
+
 /* ---- attribution ---- */
 
 static void test_pid_namespace(void **state)
@@ -1244,6 +1268,62 @@ static void test_flood_flow_limit(void **state)
 	assert_int_equal(guard_get_flow(t.guard, &seen.ev[0].key, &(struct weir_flow){0}), -ENOENT);
 }
 
+#define RACE_PORTS 1000
+#define RACE_EACH 20
+
+/* Both threads wait for each other before every new port, then send to it together. */
+static void *race_thread(void *arg)
+{
+	int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), i, n;
+	union addr a;
+	socklen_t len = addr_of(&a, AF_INET, "192.0.2.1", 0);
+
+	(void)arg;
+	for (i = 0; i < RACE_PORTS; i++) {
+		a.in.sin_port = htons((uint16_t)(1000 + i));
+		__atomic_fetch_add(&told->go, 1, __ATOMIC_SEQ_CST);
+		while (__atomic_load_n(&told->go, __ATOMIC_SEQ_CST) < 2 * (i + 1))
+			sched_yield();
+		for (n = 0; n < RACE_EACH; n++)
+			sendto(s, "x", 1, 0, &a.sa, len);
+	}
+	return NULL;
+}
+
+/* Two CPUs open the same flow at the same moment: one entry, one event, no attempt lost. */
+static void test_flow_race(void **state)
+{
+	struct weir_sandbox sb;
+	int i;
+	pid_t pid;
+
+	(void)state;
+	govern(BOX_A, DENYING, 0);
+	pid = spawn(BOX_A, 0);
+	if (pid == 0) {
+		pthread_t th[2];
+
+		pthread_create(&th[0], NULL, race_thread, NULL);
+		pthread_create(&th[1], NULL, race_thread, NULL);
+		pthread_join(th[0], NULL);
+		pthread_join(th[1], NULL);
+		_exit(0);
+	}
+	assert_int_equal(reap(pid), 0);
+	sb = counters(BOX_A);
+	assert_int_equal(sb.attempts, 2 * RACE_PORTS * RACE_EACH);
+	assert_int_equal(sb.flows, RACE_PORTS);
+	assert_int_equal(sb.unlisted, 0);
+	assert_int_equal(drain(), RACE_PORTS);
+	for (i = 0; i < seen.n; i++) {
+		struct weir_flow f;
+
+		assert_int_equal(guard_get_flow(t.guard, &seen.ev[i].key, &f), 0);
+		assert_int_equal(f.count, 2 * RACE_EACH);
+		assert_int_equal(f.bytes, 2 * RACE_EACH * seen.ev[i].len);
+	}
+}
+
 /* Cgroups nobody entered share one allowance, which sweeping gives back; others' flows are not touched by it. */
 static void test_strangers_are_bounded(void **state)
 {
@@ -1544,28 +1624,32 @@ static void test_probe(void **state)
 
 /* ---- */
 
+/* Also of a run that failed, hung or was interrupted: pins and cgroups would outlive us. */
 static void clean_up(void)
 {
-	static pid_t mine;
-
-	if (!mine) {
-		mine = getpid();
-		return;
-	}
-	if (getpid() != mine)
-		return;
 	guard_free(t.guard);
+	t.guard = NULL;
 	if (t.pins[0])
 		guard_unpin(t.pins, NULL);
 	if (t.path[0])
 		remove_boxes();
 }
 
+static void stopped(int sig)
+{
+	(void)sig;
+	clean_up();
+	_exit(124);
+}
+
 static int setup_all(void **state)
 {
 	(void)state;
-	clean_up(); /* notes whose it is */
 	atexit(clean_up);
+	signal(SIGALRM, stopped);
+	signal(SIGINT, stopped);
+	signal(SIGTERM, stopped);
+	alarm(120);
 	snprintf(t.pins, sizeof t.pins, "/sys/fs/bpf/weir-test-%d", getpid());
 	told = mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (told == MAP_FAILED)
@@ -1586,6 +1670,7 @@ int main(void)
 	    T(test_no_policy),
 	    T(test_malformed),
 	    T(test_imported_socket),
+	    T(test_exported_socket),
 	    T(test_pid_namespace),
 	    T(test_thread),
 	    T(test_probe_flag),
@@ -1593,6 +1678,7 @@ int main(void)
 	    T(test_dns_flows),
 	    T(test_flood_ring_full),
 	    T(test_flood_flow_limit),
+	    T(test_flow_race),
 	    T(test_strangers_are_bounded),
 	    T(test_established_stream),
 	    T(test_accepted_stream),
@@ -1608,7 +1694,5 @@ int main(void)
 		fprintf(stderr, "test_guard: needs root\n");
 		return 1;
 	}
-	/* A hang is a failure; the boxes of a killed run are swept by hand, its pins hold nothing but themselves. */
-	alarm(120);
 	return cmocka_run_group_tests(tests, setup_all, NULL);
 }

@@ -80,7 +80,7 @@ class Guest(unittest.TestCase):
 
     def test_7_deadline(self):
         answer = self.service.run("import os\nprint('before')\nos.fork()\nwhile True: pass", timeout_s=2)
-        self.assertEqual((answer["termination"]["reason"], answer["exit_code"], answer["stdout"]), ("timeout", -1, "before\nbefore\n"))
+        self.assertEqual((answer["termination"]["reason"], answer["exit_code"], answer["stdout"]), ("timeout", -1, "before\n"))
         self.assertTrue(answer["stderr"].endswith("timed out after 2s"))
 
     def test_8_what_a_snippet_is(self):
@@ -95,7 +95,9 @@ class Guest(unittest.TestCase):
         self.assertEqual([c for c in result["checks"] if c["result"] == "FAIL"], [])
         self.assertEqual(done.returncode, 0)
         self.assertEqual(weir("uninstall").returncode, 0)
-        self.assertEqual(self.before.difference(HostState()), {})
+        left = self.before.difference(HostState())
+        left.pop("temporary files", None)  # the host's /tmp shines through, and others write there
+        self.assertEqual(left, {})
         self.assertFalse(os.path.exists(os.path.join(cgroup2_mount(), "weir")))
 
 

@@ -162,6 +162,18 @@ class Service:
                     found[entry] = [int(line) for line in f]
         return found
 
+    def warm_box(self):
+        """(name, host pid of the interpreter) of the one warm sandbox: of a service with pool=1, the next run gets it."""
+        self.wait_warm()
+        deadline = time.monotonic() + 10 * SLOW
+        while time.monotonic() < deadline:
+            boxes = [(name, pids) for name, pids in self.sandboxes().items() if pids]
+            if len(boxes) == 1 and len(boxes[0][1]) == 2:
+                name, pids = boxes[0]
+                return name, next(pid for pid in pids if pid_ns_inside(pid) == 2)
+            time.sleep(0.02)
+        raise AssertionError("no single warm sandbox: %r" % boxes)
+
     def stop(self, timeout=15):
         """SIGTERM and wait; returns the exit status."""
         if self.process.poll() is None:
@@ -340,6 +352,13 @@ class Listener:
     def stop(self):
         self.stopping = True
         self.thread.join(10)
+
+
+def bpftool(*args):
+    """What `bpftool -j ARGS` prints, decoded."""
+    tool = next((p for p in ("/usr/sbin/bpftool", "/sbin/bpftool") if os.path.exists(p)), "bpftool")
+    out = subprocess.run([tool, "-j", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True).stdout
+    return json.loads(out) if out.strip() else []
 
 
 class HostState:

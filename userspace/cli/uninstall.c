@@ -58,7 +58,7 @@ static int remove_state(const char *dir, struct err *e)
 	char path[4096];
 
 	snprintf(path, sizeof path, "%s/audit", dir);
-	if (access(path, F_OK) == 0 && nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT) < 0)
+	if (access(path, F_OK) == 0 && nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) < 0)
 		return err_errno(e, errno, "", "remove %s", path);
 	if (rmdir(dir) < 0 && errno != ENOENT) {
 		if (errno != ENOTEMPTY)
@@ -73,7 +73,7 @@ static int remove_pins(struct err *e)
 {
 	if (rmdir(PIN_DIR) < 0 && errno != ENOENT && errno != ENOTDIR)
 		return err_errno(e, errno, "policy", "remove " PIN_DIR);
-	if (access(RUN_DIR "/bpffs", F_OK) == 0 && umount("/sys/fs/bpf") < 0 && errno != EBUSY && errno != EINVAL)
+	if (access(BPFFS_NOTE, F_OK) == 0 && umount(BPFFS) < 0 && errno != EBUSY && errno != EINVAL)
 		return err_errno(e, errno, "policy", "unmount /sys/fs/bpf");
 	return 0;
 }
@@ -93,7 +93,7 @@ int uninstall_cmd(int argc, char **argv)
 	}
 	if (remove_pins(&e) < 0 || (!o.keep_state && remove_state(o.state_dir, &e) < 0))
 		return cli_fail(&e);
-	if (nftw(RUN_DIR, remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT) < 0 && errno != ENOENT) {
+	if (nftw(RUN_DIR, remove_entry, 16, FTW_DEPTH | FTW_PHYS) < 0 && errno != ENOENT) {
 		err_errno(&e, errno, "", "remove " RUN_DIR);
 		return cli_fail(&e);
 	}

@@ -164,6 +164,9 @@ static int do_channels(struct build *x, struct err *e)
 		rc = out_pipe(&b->out, &x->ch.out, e);
 	if (rc == 0)
 		rc = out_pipe(&b->err, &x->ch.err, e);
+	/* /dev/stdout opens the pipe anew, which asks who owns it. */
+	if (rc == 0 && (fchown(x->ch.out, b->uid, b->uid) < 0 || fchown(x->ch.err, b->uid, b->uid) < 0))
+		rc = err_errno(e, errno, "channels", "give the output pipes to the sandbox");
 	/* The gate's first message tells us the payload's pid, from the kernel. */
 	if (rc == 0 && setsockopt(b->gate.fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) < 0)
 		rc = err_errno(e, errno, "channels", "ask for credentials");

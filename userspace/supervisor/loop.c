@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -250,10 +252,28 @@ static int make_epoll(struct supervisor *s, struct err *e)
 	return 0;
 }
 
+static bool have_bpffs(void)
+{
+	struct statfs fs;
+
+	return statfs(BPFFS, &fs) == 0 && fs.f_type == BPF_FS_MAGIC;
+}
+
 static int make_guard(struct supervisor *s, struct err *e)
 {
 	struct guard_opts opts = {.pin_dir = s->pin_dir, .cgroup_fd = s->cgroups.v2_fd, .level = s->cgroups.level};
+	bool was_there = have_bpffs();
 	int rc = guard_create(&s->guard, &opts, e);
+
+	if (!was_there && have_bpffs()) {
+		/* Noted for `weir uninstall`: a mount that the host had is not ours to take away. */
+		int fd = open(BPFFS_NOTE, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+		if (fd < 0)
+			log_warn("uninstall will leave " BPFFS " mounted: %s", strerror(errno));
+		else
+			close(fd);
+	}
 
 	if (rc == 0)
 		rc = guard_set_policy(s->guard, 0, &s->policy.image, e);
@@ -498,7 +518,8 @@ static void end_all(struct supervisor *s)
 	s->stopping = true;
 	for (b = TAILQ_FIRST(&s->boxes); b; b = next) {
 		next = TAILQ_NEXT(b, link);
-		box_end(s, b, RUN_END_CANCELLED);
+		/* When it is we who failed, that is no cancelled run: the client must hear it. */
+		box_end(s, b, s->fatal ? RUN_END_BROKEN : RUN_END_CANCELLED);
 	}
 	while ((!TAILQ_EMPTY(&s->boxes) || !TAILQ_EMPTY(&s->trash)) && now_ns() < until) {
 		turn(s, 20);

@@ -26,7 +26,9 @@
 #define UID_SANDBOX_COUNT 0x0f000000u
 
 #define RUN_DIR "/run/weir"
-#define PIN_DIR "/sys/fs/bpf/weir"
+#define BPFFS "/sys/fs/bpf"
+#define PIN_DIR BPFFS "/weir"
+#define BPFFS_NOTE RUN_DIR "/bpffs" /* exists when it was Weir that mounted the bpffs */
 
 struct supervisor_config {
 	const char *instance;	     /* name below weir/, /run/weir and the pins; [a-z0-9-] */
