@@ -135,7 +135,7 @@ static int step_stdio(const struct init_plan *p)
 {
 	/* Sources are above every target but the gate and request pair, which move down in an order that never overwrites one.
 	 */
-	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	int null = open("/dev/null", O_RDONLY); /* may well be 0 already: then dup2 changes nothing, so no close-on-exec */
 	int control = fcntl(INIT_FD_CONTROL, F_DUPFD_CLOEXEC, 32);
 	int filter = fcntl(INIT_FD_FILTER, F_DUPFD_CLOEXEC, 32);
 

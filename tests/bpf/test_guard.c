@@ -68,6 +68,7 @@ static struct told {
 	pid_t pid;
 	int count;
 	int go;
+	int ports; /* to flood */
 } * told;
 
 static uint64_t inode_of(int fd)
@@ -1146,18 +1147,19 @@ static void *flood_thread(void *arg)
 
 	(void)arg;
 	for (i = 0; i < FLOOD_EACH; i++) {
-		a.in.sin_port = htons((uint16_t)(1000 + i % FLOOD_PORTS));
+		a.in.sin_port = htons((uint16_t)(1000 + i % told->ports));
 		if (sendto(s, "x", 1, 0, &a.sa, len) >= 0 || errno != EPERM)
 			__atomic_fetch_add(&told->count, 1, __ATOMIC_RELAXED);
 	}
 	return NULL;
 }
 
-static pid_t start_flood(void)
+static pid_t start_flood(int ports)
 {
 	pid_t pid;
 
 	told->count = 0;
+	told->ports = ports;
 	pid = spawn(BOX_A, 0);
 	if (pid == 0) {
 		pthread_t th[2];
@@ -1215,7 +1217,7 @@ static void test_flood_ring_full(void **state)
 	guard_sweep_flows(t.guard, t.id[BOX_A]);
 	must(guard_set_sandbox(t.guard, t.id[BOX_A], DENYING, 0, &e), &e);
 	must(guard_stats(t.guard, before, &e), &e);
-	assert_int_equal(reap(start_flood()), 0);
+	assert_int_equal(reap(start_flood(FLOOD_PORTS)), 0);
 	must(guard_stats(t.guard, after, &e), &e);
 	sb = counters(BOX_A);
 	assert_int_equal(told->count, 0);
@@ -1243,7 +1245,7 @@ static void test_flood_flow_limit(void **state)
 
 	(void)state;
 	govern(BOX_A, DENYING, 0);
-	pid = start_flood();
+	pid = start_flood(FLOOD_PORTS);
 	seen.n = 0;
 	while (waitpid(pid, &status, WNOHANG) == 0) {
 		assert_true(guard_drain(t.guard, 7, see, &seen) <= 7);
@@ -1291,13 +1293,13 @@ static void *race_thread(void *arg)
 }
 
 /* Two CPUs open the same flow at the same moment: one entry, one event, no attempt lost. */
-static void test_flow_race(void **state)
+static void race_once(void)
 {
 	struct weir_sandbox sb;
 	int i;
 	pid_t pid;
 
-	(void)state;
+	told->go = 0;
 	govern(BOX_A, DENYING, 0);
 	pid = spawn(BOX_A, 0);
 	if (pid == 0) {
@@ -1322,6 +1324,29 @@ static void test_flow_race(void **state)
 		assert_int_equal(f.count, 2 * RACE_EACH);
 		assert_int_equal(f.bytes, 2 * RACE_EACH * seen.ev[i].len);
 	}
+}
+
+static void test_flow_race(void **state)
+{
+	int round;
+
+	(void)state;
+	for (round = 0; round < 4; round++)
+		race_once();
+}
+
+static void test_flood_one_flow(void **state)
+{
+	struct weir_flow f;
+
+	(void)state;
+	govern(BOX_A, DENYING, 0);
+	assert_int_equal(reap(start_flood(1)), 0);
+	expect_one(BOX_A, WEIR_HOOK_EGRESS, WEIR_DENY, WEIR_REASON_DEFAULT);
+	assert_int_equal(counters(BOX_A).attempts, 2 * FLOOD_EACH);
+	assert_int_equal(guard_get_flow(t.guard, &seen.ev[0].key, &f), 0);
+	assert_int_equal(f.count, 2 * FLOOD_EACH);
+	assert_int_equal(f.bytes, 2 * FLOOD_EACH * seen.ev[0].len);
 }
 
 /* Cgroups nobody entered share one allowance, which sweeping gives back; others' flows are not touched by it. */
@@ -1679,6 +1704,7 @@ int main(void)
 	    T(test_flood_ring_full),
 	    T(test_flood_flow_limit),
 	    T(test_flow_race),
+	    T(test_flood_one_flow),
 	    T(test_strangers_are_bounded),
 	    T(test_established_stream),
 	    T(test_accepted_stream),

@@ -106,7 +106,7 @@ class Execute(unittest.TestCase):
             ({"code": "1", "timeout_s": True}, 400, "timeout_s must be between 1 and 60"),
             ({"code": "1", "cod": 2}, 400, "/cod"),
             ("[]", 400, "object"),
-            ("{", 400, "JSON"),
+            ("{", 400, "expected"),
             ('{"code": "1", "code": "2"}', 400, "/code"),
         ):
             with self.subTest(body=body):

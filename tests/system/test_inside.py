@@ -336,7 +336,7 @@ class FileSystem(Case):
         self.assertEqual(done.stdout.strip(), self.SECRETS["host name"])
 
     def needles(self):
-        found = [v for v in self.SECRETS.values()] + [self.service.state, self.service.name(), TOP, str(self.service.log.name), "/run/weir/", "/sys/fs/bpf/weir", "/var/lib/weir"]
+        found = [v for v in self.SECRETS.values()] + [self.service.state, self.service.name(), TOP + "/", str(self.service.log.name), "/run/weir/", "/sys/fs/bpf/weir", "/var/lib/weir"]
         name = os.uname().nodename
         # A host that is called `a` says nothing; the service above has a name that does.
         return found + ([name] if len(name) > 5 else [])
@@ -522,10 +522,12 @@ print(json.dumps(dict(went=went, device=sorted(device), setid=setid, special=spe
         table += [
             ("sorted(n for n in os.listdir('/proc') if not n.isdigit())", ["self", "thread-self"]),
             ("os.path.exists('/sys/firmware') or os.path.exists('/sys/fs') or os.path.exists('/sys/class') or os.path.exists('/sys/kernel')", False),
-            ("os.listdir('/')", None),
         ]
-        self.expect(table[:-1], "")
-        self.assertEqual(sorted(self.data("import os, json\nprint(json.dumps(os.listdir('/')))") ), sorted(set(["bin", "dev", "etc", "lib", "lib64", "proc", "sbin", "tmp", "usr", "work"]) | ({"sys"} if "sys" in self.data("import os, json\nprint(json.dumps(os.listdir('/')))") else set())))
+        self.expect(table)
+        # /sys may hold the number of CPUs, and nothing else.
+        top = self.data("import os, json\nprint(json.dumps([os.listdir('/'), [n for _, _, f in os.walk('/sys') for n in f]]))")
+        self.assertEqual(set(top[0]) - {"sys"}, {"bin", "dev", "etc", "lib", "lib64", "proc", "sbin", "tmp", "usr", "work"})
+        self.assertLessEqual(set(top[1]), {"online", "possible", "present"})
 
     def test_setuid_is_worth_nothing(self):
         code = (
@@ -801,7 +803,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 LOCKED = ['/usr/bin/python3', '/usr/bin/sh', '/usr/bin/cat', '/etc/passwd', '/etc/hosts', '/dev/null', '/dev/zero', '/dev/full', '/dev/random', '/dev/urandom', '/', '/usr', '/etc', '/dev',
           '/proc', '/proc/self/status', '/tmp', '/dev/shm', os.__file__, os.path.dirname(os.__file__), '/usr/share/zoneinfo', '/usr/share/weir/ca-certificates.crt', '/lib64/ld-linux-x86-64.so.2']
 def c(name, *a):
-    f = getattr(libc, name); f.restype = ctypes.c_long
+    f = getattr(libc, name); f.restype = ctypes.c_long if name == 'syscall' else ctypes.c_int
     r = f(*a)
     if r == -1: raise OSError(ctypes.get_errno(), name)
     return r

@@ -270,11 +270,15 @@ static void __attribute__((noreturn)) supervise(struct wiring *w, const struct s
 	_exit(rc < 0 || rc2 < 0 ? EXIT_WEIR : 0);
 }
 
-static void __attribute__((noreturn)) be_client(struct wiring *w, const struct options *o, char *code, size_t len)
+static void __attribute__((noreturn)) be_client(struct wiring *w, const struct options *o, char *code, size_t len, pid_t parent)
 {
 	struct err e = {0};
 	int rc = drop_root(&e);
 
+	/* With this process everything else ends in order; so it ends with the one that was asked for the run. Asked for
+	 * after the change of identity, which clears it. */
+	if (rc == 0 && (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent))
+		rc = err_set(&e, ESRCH, "", "the parent is gone");
 	if (rc == 0)
 		rc = client(w, o, code, len, &e);
 	else
@@ -306,13 +310,18 @@ static int run(const struct options *o, struct err *e)
 	_cleanup_fd_ int dir = -1;
 	struct policy policy;
 	char instance[64];
-	struct supervisor_config config = {
-	    .instance = instance, .python = o->python, .policy = &policy, .pool_size = 1, .fault = o->fault, .skip = o->skip};
+	struct supervisor_config config = {.instance = instance,
+					   .python = o->python,
+					   .policy = &policy,
+					   .pool_size = 1,
+					   .single = true,
+					   .fault = o->fault,
+					   .skip = o->skip};
 	struct sigaction sa = {.sa_handler = pass_on, .sa_flags = SA_RESTART};
 	struct wiring w;
 	char *code = NULL;
 	size_t len = 0;
-	pid_t auditor, supervisor;
+	pid_t auditor, supervisor, parent = getpid();
 	uint32_t nonce;
 	int rc;
 
@@ -336,15 +345,16 @@ static int run(const struct options *o, struct err *e)
 	if (client_pid == 0) {
 		cleanup_fdp(&w.sup_client);
 		cleanup_fdp(&w.sup_auditor);
-		be_client(&w, o, code, len);
+		be_client(&w, o, code, len, parent);
 	}
 	free(code);
 	if (supervisor < 0 || client_pid < 0)
 		rc = err_errno(e, errno, "supervisor", "fork");
 	wiring_close(&w);
-	signal(SIGINT, SIG_IGN);
 	if (client_pid > 0) {
+		/* A terminal's ^C reaches the client by itself as well; asking it twice to cancel does no harm. */
 		sigaction(SIGTERM, &sa, NULL);
+		sigaction(SIGINT, &sa, NULL);
 		rc = wait_for(client_pid);
 	}
 	/* With the client's end of its socket closed the supervisor cleans up and leaves; then so does the auditor. */

@@ -111,7 +111,7 @@ struct supervisor {
 	unsigned counts[BOX_STATES];
 	struct waiter_list waiters;
 	unsigned waiting;
-	uint64_t served, misses;
+	uint64_t granted, served, misses;
 	bool was_full;	   /* the pool has been filled once: ready */
 	uint64_t retry_ns; /* after a failed build: not before, unless somebody waits */
 	unsigned failures; /* builds in a row */
@@ -167,7 +167,7 @@ void note_init(struct note *n, enum note_type type, const struct box *b);
 /* Queues; EVENT and FLOW are dropped (and counted in the box as unlisted) when the auditor is hopelessly behind. */
 bool notes_push(struct supervisor *s, const struct note *n);
 void notes_pump(struct supervisor *s);
-void notes_flush(struct supervisor *s); /* blocking, bounded: at the end */
+void notes_flush(struct supervisor *s);			 /* blocking, bounded: at the end */
 void notes_drain_ring(struct supervisor *s, int budget); /* not while the auditor is behind */
 void notes_drain_all(struct supervisor *s);		 /* in any case: a run ends, and its events must be its own */
 

@@ -350,6 +350,9 @@ static int set_up(struct supervisor *s, int auditor_fd, struct err *e)
 		rc = cgroup_instance_open(&s->cgroups, &host, s->instance, e);
 		s->have_cgroups = rc == 0;
 	}
+	/* From here on this instance can be told from a dead one by its own lock. */
+	cleanup_fdp(&global);
+	global = -1;
 	if (rc == 0)
 		rc = make_guard(s, e); /* before our own mount namespace: a bpffs mounted here is the host's too */
 	if (rc == 0)
@@ -540,6 +543,7 @@ static void first_error(int *rc, struct err *e, int got, const struct err *got_e
 
 int supervisor_free(struct supervisor *s, struct err *e)
 {
+	_cleanup_fd_ int global = -1;
 	struct cgroup_swept swept;
 	struct err tmp;
 	struct note n;
@@ -568,6 +572,8 @@ int supervisor_free(struct supervisor *s, struct err *e)
 		guard_free(s->guard);
 		first_error(&rc, e, guard_unpin(s->pin_dir, &tmp), &tmp);
 		cgroup_instance_close(&s->cgroups);
+		/* Under the lock, so that `weir` itself does not vanish under one that is just being made. */
+		first_error(&rc, e, sweep_lock_global(&global, &tmp), &tmp);
 		first_error(&rc, e, cgroup_instance_remove(&s->cgroups.host, s->instance, &tmp), &tmp);
 	}
 	image_free(s->image);

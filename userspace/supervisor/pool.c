@@ -37,6 +37,7 @@ static void give(struct supervisor *s, struct box *b, struct client *c, uint64_t
 	b->client = c;
 	b->req = req;
 	snprintf(b->project, sizeof b->project, "%s", project);
+	s->granted++;
 	box_event(s, b, BOX_CLAIM);
 }
 
@@ -146,7 +147,7 @@ void pool_build_failed(struct supervisor *s)
 
 void pool_fill(struct supervisor *s)
 {
-	if (s->stopping || s->fatal || (s->retry_ns && now_ns() < s->retry_ns))
+	if (s->stopping || s->fatal || (s->config.single && s->granted) || (s->retry_ns && now_ns() < s->retry_ns))
 		return;
 	s->retry_ns = 0;
 	while (!s->retry_ns && s->counts[BOX_WARM] + s->counts[BOX_BUILDING] < s->config.pool_size + s->waiting &&

@@ -35,6 +35,7 @@ struct supervisor_config {
 	const char *python;	     /* interpreter, or NULL to look for one */
 	const struct policy *policy; /* copied */
 	unsigned pool_size;
+	bool single;		    /* one sandbox is all that will be asked for: none is built after it */
 	enum plan_step fault, skip; /* only in builds with WEIR_TEST_HOOKS */
 };
 
