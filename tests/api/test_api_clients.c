@@ -97,6 +97,31 @@ static void half_closing_does_not(void **state)
 	}
 }
 
+/* Many whose answers come in one moment: none is taken for gone, whatever order they are served in. */
+static void half_closed_together(void **state)
+{
+	int fds[16], n = sizeof fds / sizeof *fds;
+	int busy = raw_connect(rig); /* one more connection, so that no other is ever the only or the oldest one */
+
+	(void)state;
+	for (int i = 0; i < n; i++) {
+		fds[i] = start_run(rig, i % 2 ? "1.0" : "1.1", "sleep 300");
+		shutdown(fds[i], SHUT_WR);
+	}
+	usleep(100000);
+	kill(rig->api, SIGSTOP);
+	usleep(400000);
+	kill(rig->api, SIGCONT);
+	for (int i = 0; i < n; i++) {
+		char *text = raw_read(fds[i], 3000);
+
+		assert_non_null(strstr(text, " 200 OK\r\n"));
+		free(text);
+		close(fds[i]);
+	}
+	close(busy);
+}
+
 /* The two together: it half-closes first and goes away for good later. */
 static void half_closed_then_gone(void **state)
 {
@@ -396,12 +421,19 @@ static void orderly_ends(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(hanging_up_cancels),     cmocka_unit_test(half_closing_does_not),
-	    cmocka_unit_test(half_closed_then_gone),  cmocka_unit_test(hanging_up_while_waiting),
-	    cmocka_unit_test(leaving_midway),	      cmocka_unit_test(a_slow_reader_holds_up_nobody),
-	    cmocka_unit_test(quotas_at_their_limits), cmocka_unit_test(half_a_minute),
-	    cmocka_unit_test(supervisor_gone),	      cmocka_unit_test(supervisor_talks_nonsense),
-	    cmocka_unit_test(auditor_gone),	      cmocka_unit_test(orderly_ends),
+	    cmocka_unit_test(hanging_up_cancels),
+	    cmocka_unit_test(half_closing_does_not),
+	    cmocka_unit_test(half_closed_together),
+	    cmocka_unit_test(half_closed_then_gone),
+	    cmocka_unit_test(hanging_up_while_waiting),
+	    cmocka_unit_test(leaving_midway),
+	    cmocka_unit_test(a_slow_reader_holds_up_nobody),
+	    cmocka_unit_test(quotas_at_their_limits),
+	    cmocka_unit_test(half_a_minute),
+	    cmocka_unit_test(supervisor_gone),
+	    cmocka_unit_test(supervisor_talks_nonsense),
+	    cmocka_unit_test(auditor_gone),
+	    cmocka_unit_test(orderly_ends),
 	};
 
 	return cmocka_run_group_tests_name("api_clients", tests, begin, end);

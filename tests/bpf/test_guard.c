@@ -45,6 +45,7 @@
 #define HEAR_MS 2000
 #define UDPLITE 136
 #define SCTP 132
+#define MPTCP 262
 
 enum { DENYING = 1, ALLOWING = 2, EMPTY_SLOT = 3 };
 
@@ -410,6 +411,8 @@ static const struct vector {
      SOCK_STREAM, 0, 1, PAY},
     {"tcp fast open", AF_INET, SOCK_STREAM, 0, FASTOPEN, "192.0.2.1", 443, WEIR_HOOK_CONNECT4, TCP4, 443, AF_INET, SOCK_STREAM,
      0, 1, PAY},
+    {"mptcp", AF_INET, SOCK_STREAM, MPTCP, CONNECT, "192.0.2.1", 443, WEIR_HOOK_CONNECT4, TCP4, 443, AF_INET, SOCK_STREAM, 0, 1,
+     PAY},
     {"udp4", AF_INET, SOCK_DGRAM, 0, SENDTO, "192.0.2.1", 9, WEIR_HOOK_EGRESS, UDP4, 9, L_UDP4, 1, PAY},
     {"udp4 connected", AF_INET, SOCK_DGRAM, 0, CONNECT_SEND, "169.254.169.254", 80, WEIR_HOOK_EGRESS, UDP4, 80, L_UDP4, 1, PAY},
     {"udp4 sendmmsg", AF_INET, SOCK_DGRAM, 0, MMSG, "10.0.0.1", 99, WEIR_HOOK_EGRESS, UDP4, 99, L_UDP4, 3, PAY},
@@ -564,6 +567,10 @@ static int listen_for(const struct vector *v)
 	union addr any;
 	socklen_t len;
 
+	s = socket(v->family, v->type | SOCK_CLOEXEC, v->protocol);
+	if (s < 0)
+		return -2;
+	close(s);
 	if (v->l_family < 0)
 		return -1;
 	s = socket(v->l_family, v->l_type | SOCK_CLOEXEC | SOCK_NONBLOCK, v->l_protocol);

@@ -58,6 +58,12 @@ void exchange_reply_text(struct server *s, struct exchange *x, int status, char 
 	if (x->state == EXCHANGE_WAIT) {
 		if (x->conn)
 			conn_unwatch(x->conn);
+		/*
+		 * libmicrohttpd 0.9.75 takes a resumed connection for readable, reads, and closes it at an end of stream
+		 * without asking for the answer: a half-closed client would lose it. Connections with a time-out of their own
+		 * are asked first, so for this one reply it gets one.
+		 */
+		MHD_set_connection_option(x->mhd, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)LIMIT_CONNECTION_IDLE_S + 1);
 		MHD_resume_connection(x->mhd);
 		s->resumed = true;
 	}
@@ -300,9 +306,10 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **ctx, enum
 	struct server *s = cls;
 	struct exchange *x = *ctx;
 
-	(void)mhd, (void)why;
+	(void)why;
 	if (!x)
 		return;
+	MHD_set_connection_option(mhd, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)LIMIT_CONNECTION_IDLE_S);
 	*ctx = NULL;
 	execute_release(s, x);
 	drop_body(s, x);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "core/cleanup.h"
 #include "supervisor/supervisor.h"
 
 struct options {
@@ -82,10 +83,12 @@ int uninstall_cmd(int argc, char **argv)
 {
 	struct options o = {.state_dir = DEFAULT_STATE_DIR};
 	struct sweep_result r = {0};
+	_cleanup_fd_ int lock = -1;
 	struct err e = {0};
 
 	argp_parse(&argp, argc, argv, 0, NULL, &o);
-	if (cli_need_root(&e) < 0 || supervisor_sweep_all(&r, &e) < 0)
+	/* Held to the end: a weir that starts meanwhile must not lose what it has just made. */
+	if (cli_need_root(&e) < 0 || supervisor_lock(&lock, &e) < 0 || supervisor_sweep_all(&r, &e) < 0)
 		return cli_fail(&e);
 	if (r.live) {
 		err_set(&e, EBUSY, "", "%u instance(s) of Weir are running; stop them first", r.live);

@@ -493,6 +493,19 @@ int guard_del_flow(struct guard *g, const struct weir_flow_key *key)
 	return 0;
 }
 
+void guard_walk_flows(const struct guard *g,
+		      void (*cb)(void *ctx, const struct weir_flow_key *key, const struct weir_flow *flow), void *ctx)
+{
+	struct weir_flow_key key, *previous = NULL;
+	struct weir_flow flow;
+
+	while (bpf_map_get_next_key(g->maps[MAP_FLOWS], previous, &key) == 0) {
+		if (guard_get_flow(g, &key, &flow) == 0)
+			cb(ctx, &key, &flow);
+		previous = &key;
+	}
+}
+
 int guard_sweep_flows(struct guard *g, uint64_t cgroup)
 {
 	struct weir_flow_key key, next;

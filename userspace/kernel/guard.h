@@ -48,6 +48,10 @@ int guard_del_sandbox(struct guard *g, uint64_t cgroup_id, struct err *e);
 int guard_get_flow(const struct guard *g, const struct weir_flow_key *key, struct weir_flow *ret);
 int guard_del_flow(struct guard *g, const struct weir_flow_key *key);
 
+/* Calls `cb` for every flow there is, of whatever cgroup; nobody may delete flows meanwhile. For sweeping. */
+void guard_walk_flows(const struct guard *g,
+		      void (*cb)(void *ctx, const struct weir_flow_key *key, const struct weir_flow *flow), void *ctx);
+
 /* Removes every flow of a cgroup by walking the whole map: for sweeping, not for the run path. Returns how many. */
 int guard_sweep_flows(struct guard *g, uint64_t cgroup_id);
 

@@ -64,10 +64,25 @@ static void do_grant(struct supervisor *s, struct box *b)
 	b->request = b->out = b->err = -1;
 }
 
+/* The programs were effective when it was built; that may be hours ago, and links can be detached. */
+static bool still_guarded(struct supervisor *s, struct box *b)
+{
+	struct err e;
+
+	if (guard_verify(s->guard, b->cgroup.v2_fd, &e) == 0)
+		return true;
+	log_error("%s: not started: %s", b->id, e.msg);
+	box_fail(s, b, STEP_POLICY_EFFECTIVE, e.code, e.msg);
+	return false;
+}
+
 static void do_open_gate(struct supervisor *s, struct box *b)
 {
 	const char go = GATE_OPEN;
 	struct note n;
+
+	if (!still_guarded(s, b))
+		return;
 
 	note_init(&n, NOTE_RUN_BEGIN, b);
 	snprintf(n.begin.policy, sizeof n.begin.policy, "%.63s", s->policy.name);
@@ -150,6 +165,11 @@ static void describe_end(const struct box *b, const struct cgroup_usage *u, stru
 		t->exit_code = 128 + SIGKILL;
 		break;
 	case RUN_END_BROKEN:
+		if (b->failed_step) {
+			snprintf(t->layer, sizeof t->layer, "%s", plan_steps[b->failed_step].layer);
+			snprintf(t->detail, sizeof t->detail, "%.127s", b->failed_text);
+		}
+		break;
 	case RUN_END_COUNT:
 		break;
 	}

@@ -172,7 +172,6 @@ void notes_drain_ring(struct supervisor *s, int budget); /* not while the audito
 void notes_drain_all(struct supervisor *s);		 /* in any case: a run ends, and its events must be its own */
 
 /* ---- sweep.c ---- */
-int sweep_lock_global(int *ret_fd, struct err *e);
 int sweep_claim(struct supervisor *s, struct err *e); /* the instance's lock */
 int sweep_dead(struct supervisor *s, struct err *e);  /* under the global lock */
 

@@ -34,6 +34,7 @@
 #define TRASH_RETRY_NS 20000000ull
 #define IMAGE_CHECK_NS 2000000000ull
 #define STOP_MS 5000
+#define CHILD_WAIT 50 /* times 10 ms */
 #define DRAIN_NS 10000000000ull
 
 uint64_t now_ns(void)
@@ -339,7 +340,7 @@ static int set_up(struct supervisor *s, int auditor_fd, struct err *e)
 	if (rc == 0)
 		rc = cgroup_host_find(&host, e);
 	if (rc == 0)
-		rc = sweep_lock_global(&global, e);
+		rc = supervisor_lock(&global, e);
 	if (rc == 0)
 		rc = sweep_claim(s, e);
 	if (rc == 0) {
@@ -506,6 +507,14 @@ int supervisor_run(struct supervisor *s, struct err *e)
 		check_deadlines(s);
 		trash_empty(s);
 	}
+	/* A client that hung up without being asked to has died: its status comes a moment after its socket's end. */
+	for (int i = 0; i < CHILD_WAIT && s->child_count && !s->fatal && !s->stopping && !s->drain_until_ns; i++) {
+		on_signal(s, &s->signal_src, 0);
+		if (!s->fatal)
+			usleep(10000);
+	}
+	if (s->child_count && !s->fatal && !s->stopping && !s->drain_until_ns)
+		s->fatal = err_set(&s->fatal_err, EPIPE, "api", "the api hung up");
 	if (s->fatal && e)
 		*e = s->fatal_err;
 	return s->fatal;
@@ -573,7 +582,7 @@ int supervisor_free(struct supervisor *s, struct err *e)
 		first_error(&rc, e, guard_unpin(s->pin_dir, &tmp), &tmp);
 		cgroup_instance_close(&s->cgroups);
 		/* Under the lock, so that `weir` itself does not vanish under one that is just being made. */
-		first_error(&rc, e, sweep_lock_global(&global, &tmp), &tmp);
+		first_error(&rc, e, supervisor_lock(&global, &tmp), &tmp);
 		first_error(&rc, e, cgroup_instance_remove(&s->cgroups.host, s->instance, &tmp), &tmp);
 	}
 	image_free(s->image);

@@ -75,6 +75,9 @@ struct sweep_result {
 	unsigned instances, sandboxes, processes, events;
 	unsigned live; /* instances that somebody still runs: left alone */
 };
-int supervisor_sweep_all(struct sweep_result *ret, struct err *e);
+int supervisor_sweep_all(struct sweep_result *ret, struct err *e); /* under supervisor_lock() */
+
+/* Takes the lock that serialises starts and sweeps of all instances; closing *ret_fd lets go of it. Waits. */
+int supervisor_lock(int *ret_fd, struct err *e);
 
 #endif

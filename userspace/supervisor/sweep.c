@@ -41,11 +41,32 @@ static int lock_file(const char *path, int flags, int *ret_fd, struct err *e)
 	return 0;
 }
 
-int sweep_lock_global(int *ret_fd, struct err *e)
+/* Whether the file that `fd` holds is still the one at `path`: an uninstall may have removed it while we waited. */
+static bool is_at(int fd, const char *path)
 {
-	if (mkdir(RUN_DIR, 0755) < 0 && errno != EEXIST)
-		return err_errno(e, errno, "supervisor", "make " RUN_DIR);
-	return lock_file(GLOBAL_LOCK, LOCK_EX, ret_fd, e);
+	struct stat held, there;
+
+	return fstat(fd, &held) == 0 && stat(path, &there) == 0 && held.st_dev == there.st_dev && held.st_ino == there.st_ino;
+}
+
+int supervisor_lock(int *ret_fd, struct err *e)
+{
+	for (;;) {
+		int fd = -1, rc;
+
+		if (mkdir(RUN_DIR, 0755) < 0 && errno != EEXIST)
+			return err_errno(e, errno, "supervisor", "make " RUN_DIR);
+		rc = lock_file(GLOBAL_LOCK, LOCK_EX, &fd, e);
+		if (rc == -ENOENT)
+			continue;
+		if (rc < 0)
+			return rc;
+		if (is_at(fd, GLOBAL_LOCK)) {
+			*ret_fd = fd;
+			return 0;
+		}
+		close(fd);
+	}
 }
 
 int sweep_claim(struct supervisor *s, struct err *e)
@@ -142,6 +163,16 @@ static void see_box(void *ctx, const char *name, uint64_t id)
 	}
 }
 
+/* A sandbox's cgroup bears its id: that is how its events find their run again. */
+static void name_of(const struct dead *d, uint64_t cgroup, struct note *n)
+{
+	for (unsigned i = 0; i < d->box_count; i++)
+		if (d->boxes[i].id == cgroup) {
+			snprintf(n->run_id, sizeof n->run_id, "%s", d->boxes[i].name);
+			snprintf(n->sandbox_id, sizeof n->sandbox_id, "%s", d->boxes[i].name);
+		}
+}
+
 static void see_event(void *ctx, const struct weir_event *ev)
 {
 	struct dead *d = ctx;
@@ -153,12 +184,23 @@ static void see_event(void *ctx, const struct weir_event *ev)
 	if (!d->s)
 		return;
 	note_init(&n, NOTE_EVENT, NULL);
-	for (unsigned i = 0; i < d->box_count; i++)
-		if (d->boxes[i].id == ev->key.cgroup) {
-			snprintf(n.run_id, sizeof n.run_id, "%s", d->boxes[i].name);
-			snprintf(n.sandbox_id, sizeof n.sandbox_id, "%s", d->boxes[i].name);
-		}
+	name_of(d, ev->key.cgroup, &n);
 	n.event = *ev;
+	notes_push(d->s, &n);
+}
+
+/* The counts went on in the kernel while nobody was there: the interrupted runs get theirs. */
+static void see_flow(void *ctx, const struct weir_flow_key *key, const struct weir_flow *flow)
+{
+	struct dead *d = ctx;
+	struct note n;
+
+	note_init(&n, NOTE_FLOW, NULL);
+	name_of(d, key->cgroup, &n);
+	if (!n.run_id[0])
+		return;
+	n.flow.key = *key;
+	n.flow.count = *flow;
 	notes_push(d->s, &n);
 }
 
@@ -206,6 +248,8 @@ static int sweep_one(const struct cgroup_host *host, const char *name, struct su
 	if (d->guard) {
 		while (guard_drain(d->guard, 4096, see_event, d) > 0)
 			;
+		if (s)
+			guard_walk_flows(d->guard, see_flow, d);
 		(void)guard_stats(d->guard, stats, &ignored);
 		guard_free(d->guard);
 	}
@@ -286,12 +330,7 @@ int sweep_dead(struct supervisor *s, struct err *e)
 int supervisor_sweep_all(struct sweep_result *ret, struct err *e)
 {
 	struct cgroup_host host;
-	_cleanup_fd_ int lock = -1;
-	int rc = sweep_lock_global(&lock, e);
+	int rc = cgroup_host_find(&host, e);
 
-	if (rc == 0)
-		rc = cgroup_host_find(&host, e);
-	if (rc == 0)
-		rc = sweep(&host, NULL, NULL, ret, e);
-	return rc;
+	return rc < 0 ? rc : sweep(&host, NULL, NULL, ret, e);
 }
