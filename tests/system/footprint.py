@@ -183,6 +183,19 @@ def map_entries(instance, name):
     return len(bpftool("map", "dump", "pinned", "/sys/fs/bpf/weir/%s/%s" % (instance, name)))
 
 
+def slabs():
+    """Live objects of each kernel slab, where the kernel tells."""
+    found = {}
+    for line in read("/proc/slabinfo").splitlines()[2:]:
+        name, active = line.split()[:2]
+        found[name] = int(active)
+    for mount in cgroup_mounts():
+        dying = re.search(r"^nr_dying_descendants (\d+)", read(os.path.join(mount, "cgroup.stat")), re.M)
+        if dying:
+            found["dying cgroups"] = int(dying.group(1))
+    return found
+
+
 # ---- all of it ----
 
 
@@ -191,6 +204,11 @@ def instances():
     found = {os.path.basename(os.path.dirname(p)) for p in glob.glob("/run/weir/*/lock")}
     found |= {os.path.basename(p) for p in glob.glob("/sys/fs/bpf/weir/*")}
     return found
+
+
+def kind_of_fd(target):
+    """A descriptor's target without what differs from one sandbox, or one day, to the next."""
+    return re.sub(r":?\[\d+\]$", "", re.sub(r"sandbox-[a-z0-9]+", "sandbox", target))
 
 
 class Footprint:
@@ -244,7 +262,7 @@ class Footprint:
                     pass
             if comm.startswith("weir") and role in ("supervisor", "api", "auditor"):
                 try:
-                    kinds = collections.Counter(re.sub(r":?\[?\d+\]?$", "", os.readlink(f)) for f in glob.glob("/proc/%d/fd/*" % p))
+                    kinds = collections.Counter(kind_of_fd(os.readlink(f)) for f in glob.glob("/proc/%d/fd/*" % p))
                 except OSError:
                     kinds = {}
                 self.things["fds of the " + role] = dict(kinds)

@@ -781,6 +781,7 @@ class SystemCalls(Case):
             ("os.setpriority(0, 0, -20)", ("EPERM", "EACCES")),
             ("os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))", "EPERM"),
             ("os.setuid(0)", "EPERM"), ("os.setgid(0)", "EPERM"), ("os.setgroups([0])", "EPERM"), ("os.setresuid(%d, -1, -1)" % 0x70000000, "EPERM"),
+            ("personality(0xffffffff)", 0), ("personality(0)", 0), ("personality(0x0040000)", ("EPERM", "ENOSYS")), ("personality(8)", ("EPERM", "ENOSYS")), ("personality(0x0400000)", ("EPERM", "ENOSYS")),
             ("os.chroot('/work')", "EPERM"), ("mlock()", ("EPERM", "ENOMEM")), ("os.chown('/work', 0, 0)", "EPERM"),
         ]
         self.expect(
@@ -789,6 +790,8 @@ class SystemCalls(Case):
             "rows = ctypes.create_string_buffer(struct.pack('HBBI', 6, 0, 0, 0x7fff0000))\n"
             "prog = ctypes.create_string_buffer(struct.pack('HxxxxxxP', 1, ctypes.addressof(rows)))\n"
             "def prctl(*a):\n    r = libc.prctl(*[ctypes.c_ulong(n) for n in a])\n    if r < 0: raise OSError(ctypes.get_errno(), '')\n    return r\n"
+            "libc.personality.argtypes = [ctypes.c_ulong]\n"
+            "def personality(n):\n    r = libc.personality(n)\n    if r < 0: raise OSError(ctypes.get_errno(), '')\n    return r\n"
             "def mlock():\n    big = ctypes.create_string_buffer(1 << 20)\n    if libc.mlock(big, 1 << 20) < 0: raise OSError(ctypes.get_errno(), '')\n",
         )
 

@@ -926,7 +926,7 @@ for pid in pids: os.waitpid(pid, 0)
         """However a run ends: its last attempt, and the last of a loop."""
         for how, reason in (("os._exit(0)", "exit"), ("os.kill(os.getpid(), 9)", "signal"), ("while True: n += 1; send(b'x', ('192.0.2.2', 9999)); n % 1000 or print(n)", "timeout")):
             with self.subTest(how=how):
-                answer = self.service.run("open('tries.py', 'w').write(%r)\nfrom tries import *\n%s\nn = 0\nsend(b'x', ('192.0.2.1', 9999))\n%s" % (INSIDE, self.CODE, how), timeout_s=1)
+                answer = self.service.run("open('tries.py', 'w').write(%r)\nfrom tries import *\n%s\nn = 0\nsend(b'x', ('192.0.2.1', 9999))\n%s" % (INSIDE, self.CODE, how), timeout_s=max(1, round(SLOW / 2)))
                 audit = self.service.audit(answer["run_id"])
                 self.assertEqual(answer["termination"]["reason"], reason)
                 counts = {e["address"]: e["count"] for e in audit["events"]}

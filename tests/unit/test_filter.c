@@ -13,6 +13,7 @@
 #include <linux/filter.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,6 +94,15 @@ static const struct {
     {"core limit", SYS_setrlimit, RLIMIT_CORE, 0, 0, EPERM},
     {"core limit by prlimit", SYS_prlimit64, 0, RLIMIT_CORE, 1, EPERM},
     {"another limit", SYS_prlimit64, 0, RLIMIT_NOFILE, 0, 0},
+    {"send", SYS_sendto, 99, 0, 0, EBADF},
+    {"sync is not done", SYS_sync, 0, 0, 0, 0},
+    {"syncfs is not done", SYS_syncfs, 99, 0, 0, 0},
+    {"an option of sockets", SYS_setsockopt, 99, SOL_SOCKET, SO_REUSEADDR, EBADF},
+    {"UDP_CORK", SYS_setsockopt, 99, IPPROTO_UDP, 1, EPERM},
+    {"UDP_CORK, high half set", SYS_setsockopt, 99, HIGH | IPPROTO_UDP, HIGH | 1, EPERM},
+    {"UDP_SEGMENT", SYS_setsockopt, 99, IPPROTO_UDP, 103, EBADF},
+    {"more to come, sendmsg", SYS_sendmsg, 99, 0, MSG_MORE, EOPNOTSUPP},
+    {"more to come, high half set", SYS_sendmsg, 99, 0, HIGH | MSG_MORE | MSG_DONTWAIT, EOPNOTSUPP},
     {"x32", 0x40000000 | SYS_getpid, 0, 0, 0, -SIGSYS},
 };
 
@@ -133,6 +143,7 @@ static void init_may_do_next_to_nothing(void **state)
 	program.filter = calloc(len, sizeof *program.filter);
 	assert_int_equal(pread(fd, program.filter, len * sizeof *program.filter, 0), (ssize_t)(len * sizeof *program.filter));
 	assert_int_equal(ask(SYS_wait4, (unsigned long)-1, 0, 0), ECHILD);
+	assert_int_equal(ask(SYS_sendto, 99, 0, 0), EBADF);
 	assert_int_equal(ask(SYS_openat, 0, 0, 0), -SIGSYS);
 	assert_int_equal(ask(SYS_socket, AF_UNIX, SOCK_STREAM, 0), -SIGSYS);
 	free(program.filter);

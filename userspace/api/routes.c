@@ -211,10 +211,12 @@ static const struct route routes[] = {
 
 static bool id_ok(const char *text, size_t len)
 {
+	static const char set[] = "abcdefghijklmnopqrstuvwxyz0123456789-.";
+
 	if (len == 0 || len >= IPC_ID_MAX)
 		return false;
 	for (size_t i = 0; i < len; i++)
-		if (!memchr("abcdefghijklmnopqrstuvwxyz0123456789-.", text[i], 38))
+		if (!memchr(set, text[i], sizeof set - 1))
 			return false;
 	return true;
 }

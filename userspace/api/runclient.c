@@ -256,14 +256,15 @@ int runclient_start(struct runclient *rc, const struct run_request *request, uin
 		return -ENOMEM;
 	run->req = rc->next_req++;
 	run->request = *request;
-	run->request.project = strcpy(run->project, request->project);
+	memcpy(run->project, request->project, strlen(request->project) + 1);
+	run->request.project = run->project;
 	if (!run->request.arrived_ns)
 		run->request.arrived_ns = clock_now_ns();
 	run->deadline_ns = run->request.arrived_ns + LIMIT_POOL_WAIT_S * SECOND_NS;
 	run->first_over = -1;
 	run->fds[0] = run->fds[1] = run->fds[2] = -1;
 	ask.req = run->req;
-	strcpy(ask.project, request->project);
+	memcpy(ask.project, run->project, sizeof ask.project);
 	r = peer_send(rc, &rc->supervisor, &ask);
 	if (r < 0)
 		return r;
@@ -360,7 +361,7 @@ int runclient_audit(struct runclient *rc, const char *run_id, const char *projec
 		return -ENOMEM;
 	q->audit = done;
 	query.req = q->req;
-	strcpy(query.run_id, run_id);
-	strcpy(query.project, project);
+	memcpy(query.run_id, run_id, strlen(run_id) + 1);
+	memcpy(query.project, project, strlen(project) + 1);
 	return question_ask(rc, q, &rc->auditor, &query);
 }

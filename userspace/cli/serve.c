@@ -255,6 +255,7 @@ static int serve(struct options *o, struct err *e)
 		return rc;
 	instance_name(o->state_dir, instance, sizeof instance);
 	config.instance = instance;
+	config.state_dir = o->state_dir;
 	config.policy = &policy;
 	launch_block_signals();
 	rc = launch_auditor(&w, dir, &auditor, e);

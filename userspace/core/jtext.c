@@ -30,6 +30,9 @@ struct check {
 	struct err *err;
 };
 
+/* What may stand behind a backslash, but for `u`, and what each means. */
+static const char plain_escapes[] = "\"\\/bfnrt", plain_meanings[] = "\"\\/\b\f\n\r\t";
+
 static const char ELLIPSIS[] = "\xe2\x80\xa6";
 
 void jtext_point(char *where, size_t size, const char *token, size_t len)
@@ -51,10 +54,11 @@ void jtext_point(char *where, size_t size, const char *token, size_t len)
 
 			if (!valid)
 				break; /* the error is about this very byte */
-			if (token[i] == '~' || token[i] == '/')
-				memcpy(piece, token[i] == '~' ? "~0" : "~1", 2);
-			else
-				memcpy(piece, token + i, n);
+			memcpy(piece, token + i, n);
+			if (token[i] == '~' || token[i] == '/') {
+				piece[0] = '~';
+				piece[1] = token[i] == '~' ? '0' : '1';
+			}
 			i += n;
 		}
 		slash = false;
@@ -169,7 +173,7 @@ static int check_string(struct check *c, bool is_name)
 				if (cp == 0 && is_name)
 					return fail(c, EINVAL, "a name without NUL");
 				c->at = escape;
-			} else if (memchr("\"\\/bfnrt", *escape, 8)) {
+			} else if (memchr(plain_escapes, *escape, sizeof plain_escapes - 1)) {
 				c->at += 2;
 			} else {
 				return fail(c, EINVAL, "an escape that JSON has");
@@ -364,6 +368,7 @@ static const char *skip_string(const char *at)
 /* The value that starts at `at`, in checked text. */
 static struct jtext value_at(const char *at, const char *end)
 {
+	static const char digits[] = "+-.eE0123456789";
 	struct jtext v = {.text = at};
 	unsigned depth = 0;
 
@@ -401,7 +406,7 @@ static struct jtext value_at(const char *at, const char *end)
 		break;
 	default:
 		v.kind = JTEXT_NUMBER;
-		while (at < end && memchr("+-.eE0123456789", *at, 15))
+		while (at < end && memchr(digits, *at, sizeof digits - 1))
 			at++;
 		break;
 	}
@@ -443,7 +448,6 @@ bool jtext_next(const struct jtext *parent, const char **at, struct jtext *ret_n
 /* The next character of a checked string's inside, escapes undone. Returns its bytes. */
 static size_t next_plain(const char **at, const char *end, char ret[4])
 {
-	static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
 	uint32_t cp = 0;
 
 	if (**at != '\\') {
@@ -452,7 +456,7 @@ static size_t next_plain(const char **at, const char *end, char ret[4])
 	}
 	(*at)++;
 	if (**at != 'u') {
-		ret[0] = to[(const char *)memchr(from, **at, sizeof from - 1) - from];
+		ret[0] = plain_meanings[(const char *)memchr(plain_escapes, **at, sizeof plain_escapes - 1) - plain_escapes];
 		(*at)++;
 		return 1;
 	}

@@ -487,6 +487,17 @@ static unsigned count_processes(int dir)
 	return n;
 }
 
+void cgroup_instance_kill(const struct cgroup_host *host, const char *name)
+{
+	char path[512];
+	_cleanup_fd_ int fd = -1;
+
+	snprintf(path, sizeof path, "%s/" CGROUP_TOP "/%s", host->v2_path, name);
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd >= 0)
+		(void)write_at(fd, "cgroup.kill", "1");
+}
+
 int cgroup_instance_sweep(const struct cgroup_host *host, const char *name,
 			  void (*each)(void *ctx, const char *name, uint64_t id), void *ctx, struct cgroup_swept *ret,
 			  struct err *e)

@@ -85,6 +85,9 @@ void cgroup_box_usage(const struct cgroup_box *box, const struct cgroup_instance
 /* Closes fds and removes the directories. -EBUSY: try again later (the fds stay open then). */
 int cgroup_box_remove(struct cgroup_box *box, const struct cgroup_instance *in);
 
+/* Kills everything in an instance's cgroups, and leaves the directories. */
+void cgroup_instance_kill(const struct cgroup_host *host, const char *name);
+
 /* Kills and removes every sandbox cgroup of an instance (dead or to be ended), calling `each` with its name and id first. */
 struct cgroup_swept {
 	unsigned sandboxes, processes;

@@ -434,6 +434,12 @@ static void on_gate(struct supervisor *s, struct source *src, uint32_t events)
 			return;
 		}
 		source_close(s, src);
+		if (b->state != BOX_BUILDING) {
+			/* It was fine once; somebody outside killed it. No build has failed. */
+			log_warn("%s: died while %s", b->id, box_state_names[b->state]);
+			box_event(s, b, BOX_FAILED);
+			return;
+		}
 		/* A step that failed in pid 2 was reported before it ended: the report is in the socket, and says more. */
 		while (read_control(s, b))
 			;

@@ -167,6 +167,7 @@ void note_init(struct note *n, enum note_type type, const struct box *b);
 /* Queues; EVENT and FLOW are dropped (and counted in the box as unlisted) when the auditor is hopelessly behind. */
 bool notes_push(struct supervisor *s, const struct note *n);
 void notes_pump(struct supervisor *s);
+bool notes_behind(const struct supervisor *s);		 /* more waits for the auditor than should */
 void notes_flush(struct supervisor *s);			 /* blocking, bounded: at the end */
 void notes_drain_ring(struct supervisor *s, int budget); /* not while the auditor is behind */
 void notes_drain_all(struct supervisor *s);		 /* in any case: a run ends, and its events must be its own */

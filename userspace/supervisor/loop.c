@@ -594,6 +594,8 @@ int supervisor_free(struct supervisor *s, struct err *e)
 	if (s->lock_fd >= 0) {
 		char path[192];
 
+		snprintf(path, sizeof path, "%s/state-dir", s->run_dir);
+		unlink(path);
 		snprintf(path, sizeof path, "%s/lock", s->run_dir);
 		unlink(path);
 		rmdir(s->run_dir);

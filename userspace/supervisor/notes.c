@@ -162,6 +162,11 @@ bool notes_push(struct supervisor *s, const struct note *n)
 	return true;
 }
 
+bool notes_behind(const struct supervisor *s)
+{
+	return s->notes->count > QUEUE_PAUSE;
+}
+
 void notes_flush(struct supervisor *s)
 {
 	uint64_t until = now_ns() + FLUSH_MS * 1000000ull;
@@ -196,7 +201,7 @@ void notes_drain_all(struct supervisor *s)
 
 void notes_drain_ring(struct supervisor *s, int budget)
 {
-	if (s->notes->count > QUEUE_PAUSE)
+	if (notes_behind(s))
 		return;
 	(void)guard_drain(s->guard, budget, on_event, s);
 }

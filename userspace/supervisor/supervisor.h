@@ -32,6 +32,7 @@
 
 struct supervisor_config {
 	const char *instance;	     /* name below weir/, /run/weir and the pins; [a-z0-9-] */
+	const char *state_dir;	     /* whose instance this is: it alone reports what an earlier life left; NULL: nobody's */
 	const char *python;	     /* interpreter, or NULL to look for one */
 	const struct policy *policy; /* copied */
 	unsigned pool_size;

@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +70,20 @@ int supervisor_lock(int *ret_fd, struct err *e)
 	}
 }
 
+static int note_state_dir(const struct supervisor *s, struct err *e)
+{
+	char path[192], real[PATH_MAX];
+	_cleanup_fd_ int fd = -1;
+
+	if (!s->config.state_dir)
+		return 0;
+	snprintf(path, sizeof path, "%s/state-dir", s->run_dir);
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (!realpath(s->config.state_dir, real) || fd < 0 || write(fd, real, strlen(real)) != (ssize_t)strlen(real))
+		return err_errno(e, errno, "supervisor", "note the state directory in %s", path);
+	return 0;
+}
+
 int sweep_claim(struct supervisor *s, struct err *e)
 {
 	char path[192];
@@ -81,7 +96,7 @@ int sweep_claim(struct supervisor *s, struct err *e)
 	if (rc == -EWOULDBLOCK)
 		return err_set(e, EBUSY, "supervisor", "another weir already runs on this state directory (instance %s)",
 			       s->instance);
-	return rc;
+	return rc < 0 ? rc : note_state_dir(s, e);
 }
 
 /* Names of instances that left anything anywhere. */
@@ -163,6 +178,13 @@ static void see_box(void *ctx, const char *name, uint64_t id)
 	}
 }
 
+/* Nothing else runs yet, so the auditor can be waited for (bounded): a whole ring may be on its way. */
+static void keep_up(struct dead *d)
+{
+	if (d->s && notes_behind(d->s))
+		notes_flush(d->s);
+}
+
 /* A sandbox's cgroup bears its id: that is how its events find their run again. */
 static void name_of(const struct dead *d, uint64_t cgroup, struct note *n)
 {
@@ -179,6 +201,7 @@ static void see_event(void *ctx, const struct weir_event *ev)
 	struct note n;
 
 	d->events++;
+	keep_up(d);
 	if (ev->time_ns > d->last_boot_ns)
 		d->last_boot_ns = ev->time_ns;
 	if (!d->s)
@@ -201,6 +224,7 @@ static void see_flow(void *ctx, const struct weir_flow_key *key, const struct we
 		return;
 	n.flow.key = *key;
 	n.flow.count = *flow;
+	keep_up(d);
 	notes_push(d->s, &n);
 }
 
@@ -224,6 +248,26 @@ static void remove_run_dir(const char *name)
 		rmdir(sub);
 	}
 	rmdir(path);
+}
+
+/*
+ * Whether a dead instance has an heir: a state directory that is still there, whose next service will take over what the
+ * kernel still knows and put it into its own record. Then we only end what is alive.
+ */
+static bool has_heir(const char *name)
+{
+	char path[192], state[PATH_MAX] = "", audit[PATH_MAX + 8];
+	_cleanup_fd_ int fd = -1;
+	ssize_t n;
+
+	snprintf(path, sizeof path, RUN_DIR "/%s/state-dir", name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? 0 : read(fd, state, sizeof state - 1);
+	if (n <= 0)
+		return false;
+	state[n] = 0;
+	snprintf(audit, sizeof audit, "%s/audit", state);
+	return access(audit, F_OK) == 0;
 }
 
 static int sweep_one(const struct cgroup_host *host, const char *name, struct supervisor *s, struct sweep_result *r,
@@ -307,6 +351,12 @@ static int sweep(const struct cgroup_host *host, const char *except, struct supe
 			snprintf(tree, sizeof tree, "%s/" CGROUP_TOP "/%s", host->v2_path, name);
 			if (access(pins, F_OK) < 0 && access(tree, F_OK) < 0)
 				continue;
+		}
+		if (!own && s && has_heir(name)) {
+			cgroup_instance_kill(host, name);
+			if (fd >= 0)
+				close(fd);
+			continue;
 		}
 		one = sweep_one(host, name, s, &r, rc == 0 ? e : NULL);
 		if (one < 0 && rc == 0)
