@@ -12,7 +12,9 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -38,14 +40,14 @@ static const char *const snippet_allowed[] = {
 	"fchownat", "fcntl", "fdatasync", "fgetxattr", "flistxattr", "flock", "fremovexattr", "fsetxattr", "fstat",
 	"fstatfs", "fsync", "ftruncate", "futimesat", "getcwd", "getdents", "getdents64", "getxattr",
 	"inotify_add_watch", "inotify_init", "inotify_init1", "inotify_rm_watch", "lchown", "lgetxattr", "link",
-	"linkat", "listxattr", "llistxattr", "lremovexattr", "lseek", "lsetxattr", "lstat", "memfd_create", "mkdir",
+	"linkat", "listxattr", "llistxattr", "lremovexattr", "lseek", "lsetxattr", "lstat", "mkdir",
 	"mkdirat", "newfstatat", "open", "openat", "openat2", "pread64", "preadv", "preadv2", "pwrite64", "pwritev",
 	"pwritev2", "read", "readahead", "readlink", "readlinkat", "readv", "removexattr", "rename", "renameat",
 	"renameat2", "rmdir", "sendfile", "setxattr", "splice", "stat", "statfs", "statx", "symlink", "symlinkat",
 	"sync_file_range", "tee", "truncate", "umask", "unlink", "unlinkat", "utime", "utimensat", "utimes",
 	"vmsplice", "write", "writev", "mknod", "mknodat",
 	/* memory */
-	"brk", "madvise", "membarrier", "mincore", "mlock", "mlock2", "mlockall", "mmap", "mprotect", "mremap",
+	"brk", "madvise", "membarrier", "mincore", "mlock", "mlock2", "mlockall", "mprotect", "mremap",
 	"msync", "munlock", "munlockall", "munmap", "pkey_alloc", "pkey_free", "pkey_mprotect", "remap_file_pages",
 	"get_mempolicy", "set_mempolicy", "mbind",
 	/* processes, threads, signals */
@@ -53,7 +55,7 @@ static const char *const snippet_allowed[] = {
 	"get_robust_list", "get_thread_area", "getcpu", "getegid", "geteuid", "getgid", "getgroups", "getitimer",
 	"getpgid", "getpgrp", "getpid", "getppid", "getpriority", "getresgid", "getresuid", "getrlimit", "getrusage",
 	"getsid", "gettid", "getuid", "ioprio_get", "ioprio_set", "kill", "pause", "pidfd_open", "pidfd_send_signal",
-	"prctl", "restart_syscall", "rseq", "rt_sigaction", "rt_sigpending", "rt_sigprocmask", "rt_sigqueueinfo",
+	"restart_syscall", "rseq", "rt_sigaction", "rt_sigpending", "rt_sigprocmask", "rt_sigqueueinfo",
 	"rt_sigreturn", "rt_sigsuspend", "rt_sigtimedwait", "rt_tgsigqueueinfo", "sched_get_priority_max",
 	"sched_get_priority_min", "sched_getaffinity", "sched_getattr", "sched_getparam", "sched_getscheduler",
 	"sched_rr_get_interval", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler",
@@ -72,7 +74,7 @@ static const char *const snippet_allowed[] = {
 	"recvmmsg", "recvmsg", "shutdown",
 	/* System V and POSIX ipc, inside its own namespace */
 	"mq_getsetattr", "mq_notify", "mq_open", "mq_timedreceive", "mq_timedsend", "mq_unlink", "msgctl", "msgget",
-	"msgrcv", "msgsnd", "semctl", "semget", "semop", "semtimedop", "shmat", "shmctl", "shmdt", "shmget",
+	"msgrcv", "msgsnd", "semctl", "semget", "semop", "semtimedop", "shmat", "shmctl", "shmdt",
 };
 /* clang-format on */
 
@@ -252,7 +254,7 @@ static int add_socket(scmp_filter_ctx ctx)
 
 /*
  * Data that waits on a UDP socket for more of its datagram is memory that no cgroup is charged for, so nothing may be made to
- * wait: no MSG_MORE, no UDP_CORK. Options of levels that are not listed are unknown here.
+ * wait: no MSG_MORE (and no UDP_CORK, below).
  */
 static int add_send(scmp_filter_ctx ctx)
 {
@@ -260,8 +262,6 @@ static int add_send(scmp_filter_ctx ctx)
 		const char *name;
 		unsigned flags_arg;
 	} calls[] = {{"sendto", 3}, {"sendmsg", 2}, {"sendmmsg", 3}};
-	static const int levels[] = {SOL_SOCKET, IPPROTO_IP, IPPROTO_TCP, IPPROTO_IPV6};
-	static const int udp_options[] = {103 /* UDP_SEGMENT */, 104 /* UDP_GRO */};
 	int rc = 0;
 
 	for (size_t i = 0; rc == 0 && i < COUNT(calls); i++) {
@@ -273,17 +273,121 @@ static int add_send(scmp_filter_ctx ctx)
 			rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EOPNOTSUPP), nr, 1,
 					      SCMP_CMP(arg, SCMP_CMP_MASKED_EQ, MSG_MORE, MSG_MORE));
 	}
+	return rc;
+}
+
+/*
+ * Options of sockets: whole levels where none of them costs more than its caller, single options where some do. Filters on a
+ * socket are code that the kernel compiles into memory which no cgroup is charged for and of which the host has a bounded
+ * amount; so is a program's own seccomp filter (see add_prctl).
+ */
+static int add_setsockopt(scmp_filter_ctx ctx)
+{
+	static const int levels[] = {IPPROTO_IP, IPPROTO_TCP, IPPROTO_IPV6};
+	static const struct {
+		int level, option;
+		uint32_t action;
+	} options[] = {
+	    {SOL_SOCKET, SO_REUSEADDR, SCMP_ACT_ALLOW},
+	    {SOL_SOCKET, SO_DONTROUTE, SCMP_ACT_ALLOW},
+	    {SOL_SOCKET, SO_BROADCAST, SCMP_ACT_ALLOW},
+	    {SOL_SOCKET, SO_SNDBUF, SCMP_ACT_ALLOW},
+	    {SOL_SOCKET, SO_RCVBUF, SCMP_ACT_ALLOW},
+	    {SOL_SOCKET, SO_KEEPALIVE, SCMP_ACT_ALLOW},
+	    {SOL_SOCKET, SO_OOBINLINE, SCMP_ACT_ALLOW},
+	    {SOL_SOCKET, SO_PRIORITY, SCMP_ACT_ALLOW},
+	    {SOL_SOCKET, SO_LINGER, SCMP_ACT_ALLOW},
+	    {SOL_SOCKET, SO_REUSEPORT, SCMP_ACT_ALLOW},
+	    {SOL_SOCKET, SO_PASSCRED, SCMP_ACT_ALLOW},
+	    {SOL_SOCKET, SO_RCVLOWAT, SCMP_ACT_ALLOW},
+	    {SOL_SOCKET, SO_RCVTIMEO, SCMP_ACT_ALLOW},
+	    {SOL_SOCKET, SO_SNDTIMEO, SCMP_ACT_ALLOW},
+	    {SOL_SOCKET, SO_BINDTODEVICE, SCMP_ACT_ALLOW},
+	    {SOL_SOCKET, SO_TIMESTAMP, SCMP_ACT_ALLOW},
+	    {SOL_SOCKET, SO_TIMESTAMPNS, SCMP_ACT_ALLOW},
+	    {SOL_SOCKET, SO_TIMESTAMPING, SCMP_ACT_ALLOW},
+	    {SOL_SOCKET, SO_MARK, SCMP_ACT_ALLOW},
+	    {SOL_SOCKET, SO_PEEK_OFF, SCMP_ACT_ALLOW},
+	    {SOL_SOCKET, SO_INCOMING_CPU, SCMP_ACT_ALLOW},
+	    {SOL_SOCKET, SO_ZEROCOPY, SCMP_ACT_ALLOW},
+	    {SOL_SOCKET, SO_ATTACH_FILTER, SCMP_ACT_ERRNO(EPERM)},
+	    {SOL_SOCKET, SO_ATTACH_BPF, SCMP_ACT_ERRNO(EPERM)},
+	    {SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, SCMP_ACT_ERRNO(EPERM)},
+	    {SOL_SOCKET, SO_ATTACH_REUSEPORT_EBPF, SCMP_ACT_ERRNO(EPERM)},
+	    {IPPROTO_UDP, 1 /* UDP_CORK */, SCMP_ACT_ERRNO(EPERM)},
+	    {IPPROTO_UDP, 103 /* UDP_SEGMENT */, SCMP_ACT_ALLOW},
+	    {IPPROTO_UDP, 104 /* UDP_GRO */, SCMP_ACT_ALLOW},
+	};
+	int rc = 0;
+
 	for (size_t i = 0; rc == 0 && i < COUNT(levels); i++)
 		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(setsockopt), 1,
 				      SCMP_A1(SCMP_CMP_MASKED_EQ, LOW32, (scmp_datum_t)levels[i]));
-	for (size_t i = 0; rc == 0 && i < COUNT(udp_options); i++)
-		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(setsockopt), 2,
-				      SCMP_A1(SCMP_CMP_MASKED_EQ, LOW32, IPPROTO_UDP),
-				      SCMP_A2(SCMP_CMP_MASKED_EQ, LOW32, (scmp_datum_t)udp_options[i]));
-	if (rc == 0)
-		rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(setsockopt), 2,
-				      SCMP_A1(SCMP_CMP_MASKED_EQ, LOW32, IPPROTO_UDP),
-				      SCMP_A2(SCMP_CMP_MASKED_EQ, LOW32, 1 /* UDP_CORK */));
+	for (size_t i = 0; rc == 0 && i < COUNT(options); i++)
+		rc = seccomp_rule_add(ctx, options[i].action, SCMP_SYS(setsockopt), 2,
+				      SCMP_A1(SCMP_CMP_MASKED_EQ, LOW32, (scmp_datum_t)options[i].level),
+				      SCMP_A2(SCMP_CMP_MASKED_EQ, LOW32, (scmp_datum_t)options[i].option));
+	return rc;
+}
+
+/* What a process may ask about itself or set for itself. */
+static int add_prctl(scmp_filter_ctx ctx)
+{
+	static const unsigned allowed[] = {
+	    PR_SET_PDEATHSIG,
+	    PR_GET_PDEATHSIG,
+	    PR_GET_DUMPABLE,
+	    PR_SET_DUMPABLE,
+	    PR_GET_KEEPCAPS,
+	    PR_SET_KEEPCAPS,
+	    PR_SET_NAME,
+	    PR_GET_NAME,
+	    PR_GET_SECCOMP,
+	    PR_CAPBSET_READ,
+	    PR_CAPBSET_DROP,
+	    PR_GET_SECUREBITS,
+	    PR_SET_TIMERSLACK,
+	    PR_GET_TIMERSLACK,
+	    PR_MCE_KILL_GET,
+	    PR_SET_CHILD_SUBREAPER,
+	    PR_GET_CHILD_SUBREAPER,
+	    PR_SET_NO_NEW_PRIVS,
+	    PR_GET_NO_NEW_PRIVS,
+	    PR_GET_TID_ADDRESS,
+	    PR_SET_THP_DISABLE,
+	    PR_GET_THP_DISABLE,
+	    PR_CAP_AMBIENT,
+	    PR_GET_SPECULATION_CTRL,
+	    PR_SET_SPECULATION_CTRL,
+	    PR_SET_PTRACER,
+	    0x53564d41 /* PR_SET_VMA: names of mappings */,
+	};
+	int rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(prctl), 1,
+				  SCMP_A0(SCMP_CMP_MASKED_EQ, LOW32, PR_SET_SECCOMP));
+
+	for (size_t i = 0; rc == 0 && i < COUNT(allowed); i++)
+		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(prctl), 1, SCMP_A0(SCMP_CMP_MASKED_EQ, LOW32, allowed[i]));
+	return rc;
+}
+
+/* The host's huge pages are outside every memory limit: a sandbox is told that there are none. */
+static int add_huge_pages(scmp_filter_ctx ctx)
+{
+	static const struct {
+		const char *name;
+		unsigned arg, flag;
+	} calls[] = {{"mmap", 3, MAP_HUGETLB}, {"shmget", 2, SHM_HUGETLB}, {"memfd_create", 1, MFD_HUGETLB}};
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && i < COUNT(calls); i++) {
+		const int nr = seccomp_syscall_resolve_name(calls[i].name);
+		const unsigned arg = calls[i].arg, flag = calls[i].flag;
+
+		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, nr, 1, SCMP_CMP(arg, SCMP_CMP_MASKED_EQ, flag, 0));
+		if (rc == 0)
+			rc =
+			    seccomp_rule_add(ctx, SCMP_ACT_ERRNO(ENOMEM), nr, 1, SCMP_CMP(arg, SCMP_CMP_MASKED_EQ, flag, flag));
+	}
 	return rc;
 }
 
@@ -364,6 +468,12 @@ static int add_rules(scmp_filter_ctx ctx, enum filter_kind kind)
 		rc = add_socket(ctx);
 	if (rc == 0)
 		rc = add_send(ctx);
+	if (rc == 0)
+		rc = add_setsockopt(ctx);
+	if (rc == 0)
+		rc = add_prctl(ctx);
+	if (rc == 0)
+		rc = add_huge_pages(ctx);
 	if (rc == 0)
 		rc = add_clone(ctx);
 	if (rc == 0)

@@ -387,6 +387,11 @@ class Supervisor(Case):
 
         with killed(service):
             self.assertEqual(stranger.ends(), REFUSED)
+            # Nor where nobody was before, and not where a snippet was to be.
+            base = os.path.dirname(stranger.cgroup)
+            for cgroup in [os.path.join(base, "later")] + glob.glob(os.path.join(base, "sandbox-*")):
+                stranger.enter(cgroup)
+                self.assertEqual(stranger.ends(), REFUSED)
             time.sleep(1.0)
             self.assertEqual(stranger.ends(), REFUSED)
             self.assertEqual(stranger.heard(), SILENCE)

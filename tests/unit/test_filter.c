@@ -103,6 +103,12 @@ static const struct {
     {"UDP_SEGMENT", SYS_setsockopt, 99, IPPROTO_UDP, 103, EBADF},
     {"more to come, sendmsg", SYS_sendmsg, 99, 0, MSG_MORE, EOPNOTSUPP},
     {"more to come, high half set", SYS_sendmsg, 99, 0, HIGH | MSG_MORE | MSG_DONTWAIT, EOPNOTSUPP},
+    {"a socket filter", SYS_setsockopt, 99, SOL_SOCKET, SO_ATTACH_FILTER, EPERM},
+    {"a socket filter, high half set", SYS_setsockopt, 99, HIGH | SOL_SOCKET, HIGH | SO_ATTACH_BPF, EPERM},
+    {"a seccomp filter of its own", SYS_prctl, PR_SET_SECCOMP, 2, 0, EPERM},
+    {"a name", SYS_prctl, PR_SET_NAME, (unsigned long)"x", 0, 0},
+    {"huge pages by memfd", SYS_memfd_create, (unsigned long)"x", 4, 0, ENOMEM},
+    {"huge pages by shmget", SYS_shmget, 0, 4096, 04000, ENOMEM},
     {"x32", 0x40000000 | SYS_getpid, 0, 0, 0, -SIGSYS},
 };
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "core/err.h"
+#include "core/keyline.h"
 #include "ipc/ipc.h"
 
 static int open_fds(void)
@@ -125,6 +126,19 @@ static void errors_keep_place_and_words(void **state)
 	assert_int_equal(err_set(NULL, EIO, NULL, "nobody listens"), -EIO);
 }
 
+static void keys_are_found_whole(void **state)
+{
+	static const char text[] = "oom 1\noom_kill 2\nx:3";
+
+	(void)state;
+	assert_string_equal(keyline_find(text, "oom", ' '), "1\noom_kill 2\nx:3");
+	assert_string_equal(keyline_find(text, "oom_kill", ' '), "2\nx:3");
+	assert_string_equal(keyline_find(text, "x", ':'), "3");
+	assert_null(keyline_find(text, "x", ' '));
+	assert_null(keyline_find(text, "oom_ki", ' '));
+	assert_null(keyline_find("", "x", ' '));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -133,6 +147,7 @@ int main(void)
 	    cmocka_unit_test(sizes_and_ends),
 	    cmocka_unit_test(a_slow_peer_is_told),
 	    cmocka_unit_test(errors_keep_place_and_words),
+	    cmocka_unit_test(keys_are_found_whole),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

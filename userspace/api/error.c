@@ -26,6 +26,7 @@ static const struct error_row rows[ERROR_CASES] = {
 			    "send it again over a faster connection", 0},
     [ERROR_TOO_LARGE] = {413, "too_large", NULL, "send less in one request", 0},
     [ERROR_MEDIA_TYPE] = {415, "unsupported_media_type", NULL, "send Content-Type: application/json", 0},
+    [ERROR_HEADERS] = {431, "headers_too_large", NULL, "send fewer or shorter headers", 0},
     [ERROR_QUOTA] = {429, "quota_exceeded", NULL, "wait for earlier runs to end, then try again", 2},
     [ERROR_NO_SANDBOX] = {503, "no_sandbox", "no warm sandbox pod available, try again shortly",
 			  "nothing ran: it is safe to try again", 5},

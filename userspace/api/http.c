@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * libmicrohttpd's side of the api process. The daemon is run by our loop, never by a thread of its own. What it refuses by
- * itself (a broken request line, headers over LIMIT_HEADER_BYTES, a broken chunk) it answers in its own words, before any of
+ * itself (a broken request line, headers far over their limit, a broken chunk) it answers in its own words, before any of
  * our code runs; everything else has our one shape.
  */
 #include <errno.h>
@@ -17,6 +17,8 @@
 #include "core/log.h"
 
 #define BODY_FIRST 4096
+/* What the daemon keeps per connection: headers twice, as they came and as a list, so that ours is the limit that counts. */
+#define CONNECTION_MEMORY (4 * LIMIT_HEADER_BYTES)
 
 /* ---- replies ---- */
 
@@ -153,14 +155,20 @@ static bool is_json(const char *type)
 /* What can be said about the body from the headers alone. Returns the announced length, 0 when there is none. */
 static uint64_t check_headers(struct exchange *x)
 {
+	const union MHD_ConnectionInfo *info = MHD_get_connection_info(x->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
 	struct headers h = {0};
 	const char *value;
 	uint64_t length = 0;
 
+	if (info && info->header_size > LIMIT_HEADER_BYTES) {
+		exchange_refuse(x, ERROR_HEADERS, "request line and headers are %zu bytes, over the limit of %d bytes",
+				info->header_size, LIMIT_HEADER_BYTES);
+		x->close = true;
+		return 0;
+	}
 	MHD_get_connection_values(x->mhd, MHD_HEADER_KIND, count_header, &h);
 	if (h.lengths > 1 || h.encodings > 1 || (h.lengths && h.encodings) || (h.encodings && !h.chunked)) {
 		/* Two readers could disagree on where this request ends: nothing after it can be trusted. */
-		x->refused = false;
 		exchange_refuse(x, ERROR_FRAMING, "ambiguous Content-Length and Transfer-Encoding");
 		x->close = true;
 		return 0;
@@ -369,13 +377,12 @@ int http_start(struct server *s, int listen_fd, unsigned connections, struct err
 {
 	const union MHD_DaemonInfo *info;
 
-	s->http = MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, on_request, s,
-				   MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL, MHD_OPTION_LISTEN_SOCKET, listen_fd,
-				   MHD_OPTION_NOTIFY_COMPLETED, on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s,
-				   MHD_OPTION_UNESCAPE_CALLBACK, no_unescape, NULL, MHD_OPTION_CONNECTION_LIMIT, connections,
-				   MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)LIMIT_CONNECTION_IDLE_S,
-				   MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)2 * LIMIT_HEADER_BYTES,
-				   MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+	s->http = MHD_start_daemon(
+	    MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, on_request, s,
+	    MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL, MHD_OPTION_LISTEN_SOCKET, listen_fd, MHD_OPTION_NOTIFY_COMPLETED,
+	    on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s, MHD_OPTION_UNESCAPE_CALLBACK, no_unescape, NULL,
+	    MHD_OPTION_CONNECTION_LIMIT, connections, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)LIMIT_CONNECTION_IDLE_S,
+	    MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
 	if (!s->http)
 		return err_set(e, EINVAL, "api", "the HTTP server could not be started on the listening socket");
 	info = MHD_get_daemon_info(s->http, MHD_DAEMON_INFO_EPOLL_FD);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "core/cleanup.h"
+#include "core/keyline.h"
 
 #define REMOVE_TRIES 200	   /* of 5 ms: exiting tasks leave a cgroup a little after they are reaped */
 #define INIT_CGROUP_NS 0xEFFFFFFBu /* inode of the initial cgroup namespace: part of the kernel's ABI (proc_ns.h) */
@@ -59,23 +60,14 @@ static int read_at(int dir, const char *file, char *buf, size_t size)
 /* The number after `key` in a file of "key value" lines; with key NULL the file is the number. */
 static int read_number(int dir, const char *file, const char *key, uint64_t *ret)
 {
-	char buf[4096], *p = buf;
+	char buf[4096];
+	const char *p = buf;
 	int rc = read_at(dir, file, buf, sizeof buf);
 
 	if (rc < 0)
 		return rc;
-	if (key) {
-		size_t n = strlen(key);
-
-		while (p && (strncmp(p, key, n) || p[n] != ' ')) {
-			p = strchr(p, '\n');
-			if (p)
-				p++;
-		}
-		if (!p)
-			return -ENOENT;
-		p += n + 1;
-	}
+	if (key && !(p = keyline_find(buf, key, ' ')))
+		return -ENOENT;
 	*ret = strtoull(p, NULL, 10);
 	return 0;
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/cleanup.h"
+#include "core/keyline.h"
 
 static const char *const probe_names[PLAN_PROBES] = {"UDP over IPv4", "UDP over IPv6", "TCP over IPv4", "TCP over IPv6"};
 
@@ -45,17 +46,10 @@ int verify_probes(struct supervisor *s, struct box *b, const int32_t probe_errno
 /* The value of one line of /proc/PID/status, without the blanks around it. */
 static int status_line(const char *status, const char *key, char *ret, size_t size)
 {
-	size_t n = strlen(key);
-	const char *p = status;
+	const char *p = keyline_find(status, key, ':');
 
-	while (p && (strncmp(p, key, n) || p[n] != ':')) {
-		p = strchr(p, '\n');
-		if (p)
-			p++;
-	}
 	if (!p)
 		return -ENOENT;
-	p += n + 1;
 	p += strspn(p, " \t");
 	snprintf(ret, size, "%.*s", (int)strcspn(p, "\n"), p);
 	return 0;
