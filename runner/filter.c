@@ -495,7 +495,7 @@ static scmp_filter_ctx build(enum filter_kind kind, struct err *e)
 		return NULL;
 	}
 	rc = seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
-	/* A binary tree over the numbers: a third of the load time of the sorted list (measured, see DESIGN.md). */
+	/* A binary tree over the numbers: half the load time of the sorted list (measured, see DESIGN.md). */
 	if (rc == 0)
 		rc = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
 	if (rc == 0)

@@ -16,8 +16,9 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#define ROOT "root/r" /* the part of the overlay that becomes "/"; its parent merges with the host's root and is left behind   \
-		       */
+#define ROOT                                                                                                                   \
+	"root/r" /* the part of the overlay that becomes "/"; its parent merges with the host's root and is left behind        \
+		  */
 
 /* One entry of a generated directory. `text` is a file's content or a link's target; %u in a file is the payload's uid. */
 struct entry {

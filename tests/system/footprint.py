@@ -13,7 +13,7 @@ import subprocess
 import threading
 import time
 
-from lib import cgroup_mounts
+from lib import SLOW, cgroup_mounts
 
 UID_BASE = 0x70000000  # userspace/supervisor/supervisor.h
 UID_SANDBOX_FIRST = UID_BASE + 1000
@@ -239,7 +239,9 @@ class Footprint:
                 stray.append(p)
         self.things["stray processes"] = set(stray)
         self.things["cgroups"] = len(cgroups_of(instance))
-        self.things["mounts of the host"] = len(read("/proc/self/mountinfo").splitlines())
+        self.things["mounts of the host"] = {
+            " ".join(line.split()[3:5]) for line in read("/proc/self/mountinfo").splitlines() if not (foreign and " - bpf " in line)
+        }
         self.things["bpf objects"] = bpf_objects(foreign)
         self.things["run files"] = {os.path.join(d, n) for d, s, f in os.walk("/run/weir/%s" % instance) for n in s + f}
         self.things["pins"] = set(os.listdir("/sys/fs/bpf/weir/%s" % instance)) if os.path.isdir("/sys/fs/bpf/weir/%s" % instance) else set()
@@ -248,6 +250,7 @@ class Footprint:
         }
         if not service:
             return
+        held = set()
         roles = collections.Counter()
         namespaces = collections.Counter()
         for p in own:
@@ -266,34 +269,55 @@ class Footprint:
                 except OSError:
                     kinds = {}
                 self.things["fds of the " + role] = dict(kinds)
+                for info in glob.glob("/proc/%d/fdinfo/*" % p):
+                    held |= set(re.findall(r"^((?:map|prog|link)_id:\s*\d+)$", read(info), re.M))
                 self.things["mounts of the " + role] = len(read("/proc/%d/mountinfo" % p).splitlines())
                 found = re.search(r"^VmRSS:\s+(\d+)", read("/proc/%d/status" % p), re.M)
                 self.rss[role] = int(found.group(1)) * 1024 if found else 0
+        self.things["bpf objects held"] = held
         self.things["processes"] = dict(roles)
         self.things["namespaces"] = dict(collections.Counter(kind for kind, _ in namespaces))
         self.things["entries of the sandboxes map"] = map_entries(instance, "sandboxes")
         self.things["entries of the flows map"] = map_entries(instance, "flows")
 
     def difference(self, later):
+        """key -> what is not as it was. Of sets that hold the whole host's, what went away is a neighbour's business."""
         found = {}
         for key in sorted(set(self.things) | set(later.things)):
             a, b = self.things.get(key), later.things.get(key)
-            if a == b:
+            if a == b or (key in HOST_WIDE and b <= a):
                 continue
-            if key in ("bpf objects", "stray processes") and b <= a:
-                continue  # a neighbour's, on its way out when we looked first
             if isinstance(a, set) and isinstance(b, set):
-                found[key] = {"gone": sorted(map(str, a - b)), "new": sorted(map(str, b - a))}
+                found[key] = {"gone": a - b, "new": b - a}
             else:
                 found[key] = {"before": a, "after": b}
         return found
 
 
+HOST_WIDE = ("bpf objects", "mounts of the host", "stray processes", "temporary files")
+
+
 def settled(before, look, seconds=10.0):
-    """Looks again until nothing differs from `before`, at most `seconds`: the last difference."""
-    deadline = time.monotonic() + seconds
+    """Looks again until everything has been as in `before`, at most `seconds`: what has not.
+
+    Each thing may settle at its own time. Of what the whole host holds, only what is there at every look is left over: a
+    neighbour's that comes and goes is not.
+    """
+    deadline = time.monotonic() + seconds * SLOW
+    open_keys = None
     while True:
         difference = before.difference(look())
-        if not difference or time.monotonic() >= deadline:
-            return difference
+        if open_keys is None:
+            open_keys = difference
+        for key in list(open_keys):
+            if key not in difference:
+                del open_keys[key]
+            elif key in HOST_WIDE:
+                open_keys[key]["new"] = open_keys[key]["new"] & difference[key]["new"]
+                if not open_keys[key]["new"]:
+                    del open_keys[key]
+            else:
+                open_keys[key] = difference[key]
+        if not open_keys or time.monotonic() >= deadline:
+            return open_keys
         time.sleep(0.1)

@@ -140,7 +140,10 @@ class Service:
     def name(self):
         """The instance's name: the lock in /run/weir that our process holds."""
         for lock in glob.glob("/run/weir/*/lock"):
-            inode = os.stat(lock).st_ino
+            try:
+                inode = os.stat(lock).st_ino
+            except FileNotFoundError:
+                continue  # a neighbour's, that has just stopped
             with open("/proc/locks") as f:
                 for line in f:
                     fields = line.split()

@@ -8,7 +8,6 @@ import concurrent.futures
 import json
 import os
 import re
-import stat
 import subprocess
 import tempfile
 import time
@@ -769,13 +768,18 @@ class SystemCalls(Case):
         table += [("bool(socket.socket(2, 1 | 0o2000000 | 0o4000))", True), ("bool(socket.socketpair())", True)]
         self.expect(table)
 
-    def test_self_restriction_works(self):
+    def test_what_it_may_do_to_itself(self):
         table = [
             ("prctl(38, 1, 0, 0, 0)", 0),  # PR_SET_NO_NEW_PRIVS again
-            ("prctl(22, 2, ctypes.addressof(prog), 0, 0)", 0),  # a filter of its own
             ("prctl(39, 0, 0, 0, 0)", 1),
+            ("prctl(4, 0, 0, 0, 0)", 0),  # PR_SET_DUMPABLE
+            # A filter of its own would be code in the kernel's memory that no cgroup pays for.
+            ("prctl(22, 2, ctypes.addressof(prog), 0, 0)", "EPERM"),
+            ("prctl(22 + (1 << 32), 2, ctypes.addressof(prog), 0, 0)", "EPERM"),
+            ("prctl(22, 1, 0, 0, 0)", "EPERM"),
             ("prctl(24, 0, 0, 0, 0)", "EPERM"),  # PR_CAPBSET_DROP needs a capability
-            ("prctl(28, 0x3f, 0, 0, 0)", "EPERM"),  # PR_SET_SECUREBITS
+            ("prctl(28, 0x3f, 0, 0, 0)", ("EPERM", "ENOSYS")),  # PR_SET_SECUREBITS
+            ("prctl(59, 1, 0, 0, 0)", ("EPERM", "ENOSYS", "EINVAL")),  # PR_SET_SYSCALL_USER_DISPATCH
             ("os.nice(5)", 5),
             ("os.nice(-5)", ("EPERM", "EACCES")),
             ("os.setpriority(0, 0, -20)", ("EPERM", "EACCES")),
@@ -1086,6 +1090,67 @@ class OrdinaryPython(Case):
         found = json.loads(self.service.run(code, timeout_s=30)["stdout"].splitlines()[-1])
         # Missing on the host too: an extension whose library is not installed there fails to import here as well.
         self.assertEqual({k: v for k, v in found.items() if "cannot open shared object" in v or "Permission" in v or "Operation" in v or "Error: [Errno" in v}, {})
+
+
+class Inherited(unittest.TestCase):
+    """Whatever Weir was started with, a sandbox is the same: the shell, the unit file or the cron that starts it decides nothing."""
+
+    CODE = (
+        "import os, json, resource, signal\n"
+        "status = dict(l.rstrip().split(':', 1) for l in open('/proc/self/status'))\n"
+        "print(json.dumps({\n"
+        "    'umask': status['Umask'].strip(), 'blocked': status['SigBlk'].strip(), 'stdio': [os.path.exists('/proc/self/fd/%d' % n) for n in range(4)],\n"
+        "    'ignored': [signal.Signals(n).name for n in range(1, 32) if int(status['SigIgn'], 16) >> (n - 1) & 1],\n"
+        "    'modes': [oct(os.stat(p).st_mode) for p in ('/', '/usr', '/usr/bin/python3', '/etc', '/etc/passwd', '/dev/null', '/tmp', '/work', os.__file__)],\n"
+        "    'limits': {n: resource.getrlimit(getattr(resource, n))[0] for n in ('RLIMIT_AS', 'RLIMIT_DATA', 'RLIMIT_NOFILE', 'RLIMIT_STACK', 'RLIMIT_CORE', 'RLIMIT_CPU', 'RLIMIT_MSGQUEUE')},\n"
+        "    'processes': resource.getrlimit(resource.RLIMIT_NPROC)[0] >= 256,\n"
+        "    'environment': sorted(os.environ), 'cwd': os.getcwd(), 'can be killed first': int(open('/proc/self/oom_score_adj').read()) >= 0,\n"
+        "    'where': id(object())}))\n"
+    )
+
+    def look(self, *prefix, shell=None, **kw):
+        command = [*prefix, WEIR, "run", "-c", self.CODE]
+        if shell:
+            command = ["bash", "-c", shell + '\nexec "$@"', "bash"] + command
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60 * SLOW, **kw)
+        self.assertEqual(done.returncode, 0, done.stderr.decode("utf-8", "replace")[-600:])
+        return json.loads(done.stdout)
+
+    def test_a_sandbox_is_the_same_everywhere(self):
+        plain = self.look()
+        where = {plain.pop("where")}
+        self.assertEqual((plain["umask"], plain["blocked"], plain["stdio"][:3]), ("0022", "0" * 16, [True] * 3))
+        self.assertEqual(plain["ignored"], ["SIGPIPE", "SIGXFSZ"])  # by Python itself
+        self.assertEqual(plain["environment"], sorted(ENVIRONMENT))
+        ways = {
+            "umask 077": dict(shell="umask 077"),
+            "umask 0777": dict(shell="umask 0777"),
+            "no descriptors": dict(shell="exec <&- 2>&-"),
+            "many descriptors": dict(shell="for i in 3 4 5 6 7 8 9 10 11 12 20 63 100 199 201 250; do eval \"exec $i</etc/shadow\"; done"),
+            "no environment": dict(prefix=("env", "-i")),
+            "an environment of traps": dict(prefix=("env", "PYTHONPATH=/tmp", "PYTHONSTARTUP=/tmp/x", "PYTHONHOME=/nowhere", "LD_PRELOAD=", "LANG=de_DE", "TZ=Asia/Tokyo", "HOME=" + os.environ.get("HOME", "/root"), "PYTHONINSPECT=1", "PYTHONHASHSEED=0")),
+            "ignored signals": dict(shell="trap '' HUP INT QUIT PIPE TERM USR1 USR2 ALRM"),
+            "ignored SIGCHLD": dict(preexec_fn=lambda: __import__("signal").signal(17, 1)),
+            "blocked signals": dict(preexec_fn=lambda: __import__("signal").pthread_sigmask(0, range(1, 32))),
+            "soft limits": dict(shell="ulimit -S -s 512; ulimit -S -u 200; ulimit -S -v 4000000; ulimit -S -n 256; ulimit -S -t 60; ulimit -S -d 4000000"),
+            "no address randomisation": dict(prefix=("setarch", "-R")),
+            "32-bit personality": dict(prefix=("setarch", "linux32")),
+            "a session of its own": dict(start_new_session=True),
+            "a directory that is gone": dict(shell="d=$(mktemp -d /tmp/weir-test-XXXXXX); cd $d; rmdir $d"),
+            "idle priority": dict(prefix=("nice", "-n", "10")),
+        }
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            jobs = {name: pool.submit(self.look, *way.pop("prefix", ()), **way) for name, way in ways.items()}
+        for name, job in jobs.items():
+            with self.subTest(name):
+                found = job.result()
+                place = found.pop("where")
+                self.assertEqual(found, plain)
+                self.assertNotIn(place, where)
+                where.add(place)
+        # Two without randomisation outside are as far apart as any two.
+        with self.subTest("address layout"):
+            self.assertNotEqual(self.look("setarch", "-R")["where"], self.look("setarch", "-R")["where"])
 
 
 class LeftOut(unittest.TestCase):

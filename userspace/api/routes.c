@@ -175,16 +175,21 @@ static void on_audit(void *ctx, int status, const char *text, size_t len)
 	struct server *s = x->conn->server;
 	char *copy;
 
-	if (status == ENOENT) {
+	s->audit_reads--;
+	if (status == EAGAIN) {
+		reply_case(s, x, ERROR_QUOTA, "too many audit records are being read at once");
+	} else if (status == ENOENT) {
 		reply_case(s, x, ERROR_NOT_FOUND, NULL);
 	} else if (status != 0) {
 		reply_case(s, x, ERROR_AUDITOR,
 			   status == ETIMEDOUT ? "the end of this run has not been recorded" : "the auditor does not answer");
 	} else {
 		copy = malloc(len + 1);
-		if (copy)
+		if (copy) {
 			memcpy(copy, text, len);
-		exchange_reply_text(s, x, 200, copy, len);
+			copy[len] = '\n'; /* as every other answer ends */
+		}
+		exchange_reply_text(s, x, 200, copy, len + 1);
 	}
 }
 
@@ -193,8 +198,18 @@ static void handle_run_audit(struct server *s, struct exchange *x)
 	/* A reviewer sees every project's; for others a run of another project does not exist. */
 	const char *project = x->who.scopes & SCOPE_REVIEWER ? "" : x->who.project;
 
-	if (runclient_audit(s->runs, x->param, project, on_audit, x) < 0)
+	char text[96];
+
+	if (s->audit_reads >= LIMIT_AUDIT_READS) {
+		snprintf(text, sizeof text, "no more than %d audit records are read at once", LIMIT_AUDIT_READS);
+		reply_case(s, x, ERROR_QUOTA, text);
+		return;
+	}
+	s->audit_reads++;
+	if (runclient_audit(s->runs, x->param, project, on_audit, x) < 0) {
+		s->audit_reads--;
 		reply_case(s, x, ERROR_AUDITOR, "the auditor is gone");
+	}
 }
 
 /* ---- the table ---- */

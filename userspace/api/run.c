@@ -254,7 +254,9 @@ void run_end(struct runclient *rc, struct run *run, const struct tell_end *end)
 	run->state = RUN_ENDED;
 	if (!r->ran || end->end == RUN_END_BROKEN) {
 		run_fail(rc, run, *end->layer ? end->layer : "sandbox", "%s",
-			 *end->detail ? end->detail : "it ended before its gate was opened");
+			 *end->detail ? end->detail
+			 : r->ran     ? "the service failed while it ran"
+				      : "it ended before its gate was opened");
 		return;
 	}
 	close_fd(run, WATCH_REQUEST);

@@ -96,6 +96,7 @@ struct server {
 	struct quota quota;
 	struct conn *conns;
 	size_t exchanges;
+	unsigned audit_reads; /* whole records asked for and not answered yet */
 	uint64_t bodies_bytes;
 	bool resumed;  /* the daemon has something to do that no fd tells */
 	bool stopping; /* no new request is served */

@@ -18,6 +18,7 @@
 #include "core/log.h"
 
 #define NOTE_BATCH 256	   /* notes written with one lock and one write */
+#define NOTE_BATCHES 64	   /* in one turn: more than the connection can hold */
 #define SYNC_EVERY_MS 1000 /* how much a power cut may cost */
 #define GRACE_MS 3000	   /* for clients after the supervisor has gone: longer than a summary may wait */
 #define LOG_EVERY_MS 1000  /* a failing disk is said again and again, but not for every record */
@@ -27,9 +28,9 @@ struct auditor {
 	int supervisor; /* -1 once it has gone */
 	bool flushed;	/* it said NOTE_FLUSH before */
 	struct store *store;
-	struct client *clients; /* AUDITOR_CLIENTS_MAX */
-	size_t nclients;
-	uint64_t refused; /* bad notes since the last gap record about them */
+	struct client *clients;	   /* AUDITOR_CLIENTS_MAX */
+	size_t nclients, next_run; /* next_run: whose whole record is answered next */
+	uint64_t refused;	   /* bad notes since the last gap record about them */
 	int64_t sync_at, quit_at, log_at;
 };
 
@@ -104,9 +105,10 @@ static bool take_note(struct auditor *a, const struct note *note, ssize_t n)
 	return true;
 }
 
-static void read_notes(struct auditor *a)
+/* One batch. Returns whether there may be more. */
+static bool read_notes(struct auditor *a)
 {
-	bool more = true;
+	bool more = true, full = true;
 	struct note note;
 	struct err e;
 
@@ -114,8 +116,10 @@ static void read_notes(struct auditor *a)
 	for (int i = 0; more && i < NOTE_BATCH; i++) {
 		ssize_t n = ipc_recv(a->supervisor, &note, sizeof note, NULL, NULL);
 
-		if (n == -EAGAIN)
+		if (n == -EAGAIN) {
+			full = false;
 			break;
+		}
 		more = take_note(a, &note, n);
 	}
 	if (store_commit(a->store, &e) < 0)
@@ -124,6 +128,7 @@ static void read_notes(struct auditor *a)
 		a->sync_at = now_ms() + SYNC_EVERY_MS;
 	if (!more)
 		supervisor_gone(a);
+	return more && full;
 }
 
 static void drop_client(struct auditor *a, struct client *c, int why)
@@ -134,6 +139,37 @@ static void drop_client(struct auditor *a, struct client *c, int why)
 		log_warn("a client's connection is closed: error %d", -why);
 	(void)epoll_ctl(a->epoll, EPOLL_CTL_DEL, c->fd, NULL);
 	client_close(c);
+}
+
+/* What was tried goes before what is asked: so that nobody can keep attempts out of the record by reading it. */
+static void read_all_notes(struct auditor *a)
+{
+	for (int i = 0; i < NOTE_BATCHES && a->supervisor >= 0 && read_notes(a); i++)
+		;
+}
+
+/* At most one whole record a turn, each client in its turn. */
+static void answer_one_run(struct auditor *a)
+{
+	for (size_t i = 0; i < a->nclients; i++) {
+		struct client *c = &a->clients[(a->next_run + i) % a->nclients];
+		int r = client_answer_run(c, a->store);
+
+		if (r < 0)
+			drop_client(a, c, r);
+		if (r != 0) {
+			a->next_run = (a->next_run + i + 1) % a->nclients;
+			return;
+		}
+	}
+}
+
+static bool runs_wait(const struct auditor *a)
+{
+	for (size_t i = 0; i < a->nclients; i++)
+		if (a->clients[i].fd >= 0 && a->clients[i].nruns && a->clients[i].nout < CLIENT_OUT_MAX)
+			return true;
+	return false;
 }
 
 /* Brings what epoll watches in line with what each client can do, and answers what can be answered. */
@@ -196,16 +232,18 @@ static void loop(struct auditor *a)
 {
 	while (a->supervisor >= 0 || (anybody_left(a) && now_ms() < a->quit_at)) {
 		struct epoll_event events[1 + AUDITOR_CLIENTS_MAX];
-		int n = epoll_wait(a->epoll, events, 1 + AUDITOR_CLIENTS_MAX, wait_ms(a));
+		int n = epoll_wait(a->epoll, events, 1 + AUDITOR_CLIENTS_MAX, runs_wait(a) ? 0 : wait_ms(a));
 
 		for (int i = 0; i < n; i++) {
 			if (events[i].data.u64 > 0)
 				client_ready(a, events[i].data.u64 - 1, events[i].events);
 			else if (a->supervisor >= 0)
-				read_notes(a);
+				read_all_notes(a);
 		}
 		if (now_ms() >= a->sync_at)
 			sync_record(a);
+		pump_clients(a);
+		answer_one_run(a);
 		pump_clients(a);
 	}
 }

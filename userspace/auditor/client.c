@@ -17,7 +17,7 @@
 #include "core/cleanup.h"
 
 #define READ_BATCH 64 /* queries taken in one go, so that one busy client does not keep the others waiting */
-#define DUMP_FLAGS (JSON_COMPACT | JSON_REAL_PRECISION(12))
+#define DUMP_FLAGS JSON_REAL_PRECISION(12)
 
 void client_init(struct client *c, int fd)
 {
@@ -41,7 +41,7 @@ void client_close(struct client *c)
 {
 	while (c->nout)
 		answer_drop(c);
-	c->nparked = 0;
+	c->nparked = c->nruns = 0;
 	if (c->fd >= 0)
 		close(c->fd);
 	c->fd = -1;
@@ -225,8 +225,12 @@ static int take(struct client *c, struct store *store, const struct query *q, in
 {
 	if (client_query_problem(q))
 		return answer(c, q->req, EINVAL, NULL, 0);
-	if (q->type == QUERY_RUN)
-		return answer_run(c, store, q);
+	if (q->type == QUERY_RUN) {
+		if (c->nruns == CLIENT_RUNS_MAX)
+			return answer(c, q->req, EAGAIN, NULL, 0);
+		c->runs[c->nruns++] = *q;
+		return 0;
+	}
 	if (q->type != QUERY_SUMMARY)
 		return -EPROTO;
 	if (summary_ready(store, q))
@@ -293,6 +297,17 @@ int client_pump(struct client *c, struct store *store, int64_t now_ms)
 		}
 	} while (r > 0);
 	return r;
+}
+
+int client_answer_run(struct client *c, struct store *store)
+{
+	int r;
+
+	if (c->fd < 0 || !c->nruns || !has_room(c))
+		return 0;
+	r = answer_run(c, store, &c->runs[0]);
+	memmove(c->runs, c->runs + 1, --c->nruns * sizeof c->runs[0]);
+	return r < 0 ? r : 1;
 }
 
 uint32_t client_events(const struct client *c)

@@ -16,6 +16,7 @@
 #include "ipc/ipc.h"
 
 #define CLIENT_PARKED_MAX 1024
+#define CLIENT_RUNS_MAX 16 /* whole records asked for and not answered yet: more are told to come back (EAGAIN) */
 #define CLIENT_OUT_MAX 32
 #define CLIENT_OUT_BYTES (8u << 20)
 #define CLIENT_FILES_MAX 16 /* answers by memfd that were sent and not yet received: the kernel keeps those for us */
@@ -38,6 +39,8 @@ struct client {
 	uint32_t watched; /* the epoll events last asked for; the loop's */
 	struct client_parked parked[CLIENT_PARKED_MAX];
 	size_t nparked;
+	struct query runs[CLIENT_RUNS_MAX]; /* QUERY_RUNs in the order they came: see client_answer_run() */
+	size_t nruns;
 	struct client_answer out[CLIENT_OUT_MAX]; /* a ring */
 	size_t out_first, nout, out_bytes;
 	unsigned files;	     /* sent since the connection was last seen empty */
@@ -58,6 +61,13 @@ int client_read(struct client *c, struct store *store, int64_t now_ms);
  * negative errno when it must be closed.
  */
 int client_pump(struct client *c, struct store *store, int64_t now_ms);
+
+/*
+ * Answers the oldest QUERY_RUN, if there is one and room for it. A whole record takes a thousand times longer than a note or
+ * a summary: the loop calls this once a turn, when nothing else is waiting. Returns 1, 0 when there was none, or a negative
+ * errno.
+ */
+int client_answer_run(struct client *c, struct store *store);
 
 /* What to wait for: EPOLLIN, EPOLLOUT, both or neither. */
 uint32_t client_events(const struct client *c);

@@ -325,11 +325,12 @@ static int add_end(json_t *run, const json_t *end)
 	bad |= json_object_set_new(run, "termination",
 				   json_pack("{s:s, s:O?, s:s}", "reason", text_of(end, "end"), "signal",
 					     json_object_get(end, "signal"), "detail", text_of(end, "detail")));
-	bad |= json_object_set_new(
-	    run, "usage",
-	    json_pack("{s:{s:f, s:s}, s:{s:o, s:s}, s:o}", "cpu_ms", "value", (double)number_of(end, "cpu_us") / 1000, "source",
-		      text_of(end, "cpu_source"), "memory_peak_bytes", "value", event_u64(number_of(end, "memory_peak")),
-		      "source", text_of(end, "memory_source"), "net_bytes", event_u64(number_of(end, "net_bytes"))));
+	bad |= json_object_set_new(run, "usage",
+				   json_pack("{s:{s:f, s:s}, s:{s:o, s:s}, s:{s:o, s:s}}", "cpu_ms", "value",
+					     (double)number_of(end, "cpu_us") / 1000, "source", text_of(end, "cpu_source"),
+					     "memory_peak_bytes", "value", event_u64(number_of(end, "memory_peak")), "source",
+					     text_of(end, "memory_source"), "net_bytes", "value",
+					     event_u64(number_of(end, "net_bytes")), "source", "cgroup_skb"));
 	return bad;
 }
 

@@ -104,7 +104,7 @@ static bool check_cgroups(struct report *r, struct cgroup_host *host)
 
 struct program_ctx {
 	struct report *r;
-	unsigned loaded;
+	unsigned loaded, failed;
 };
 
 static void on_program(void *ctx, const char *prog, int rc, const char *why)
@@ -112,6 +112,7 @@ static void on_program(void *ctx, const char *prog, int rc, const char *why)
 	struct program_ctx *p = ctx;
 
 	p->loaded += rc == 0;
+	p->failed += rc < 0;
 	if (rc < 0)
 		add(p->r, "policy", prog, FAIL, "%s: %s", strerror(-rc), why[0] ? why : "the kernel refused the program");
 }
@@ -123,7 +124,7 @@ static void check_programs(struct report *r)
 
 	if (guard_probe(on_program, &p, &e) < 0)
 		add(r, "policy", "eBPF programs", FAIL, "%s", e.msg);
-	else
+	else if (!p.failed)
 		add(r, "policy", "eBPF programs", PASS, "%u loaded", p.loaded);
 }
 
@@ -287,7 +288,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const char doc[] = "Try what this host can enforce, and say what to mend."
 			  "\vExamples:\n  sudo weir doctor\n  sudo weir doctor --json\n\n"
-			  "Exit status 0 only if every layer that the default policy needs is there. Nothing stays behind.";
+			  "Exit status 0 only if every layer that the default policy needs is there. No sandbox stays behind.";
 static const struct argp argp = {option_table, parse, NULL, doc, NULL, NULL, NULL};
 
 int doctor_cmd(int argc, char **argv)

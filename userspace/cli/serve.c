@@ -25,7 +25,9 @@
 #define BACKLOG 512
 
 struct options {
-	const char *listen, *state_dir, *dev_token, *policy, *python;
+	const char *listen, *state_dir, *policy, *python;
+	char *dev_token;
+	uint8_t dev_token_sha256[TOKEN_DIGEST_LEN];
 	bool plaintext;
 	unsigned pool;
 	enum plan_step fault, skip;
@@ -205,8 +207,7 @@ static int launch_api(struct wiring *w, int *listen_fd, struct options *o, pid_t
 		    .log_level = LOG_LVL_INFO,
 		};
 
-		if (o->dev_token)
-			token_digest(o->dev_token, strlen(o->dev_token), config.dev_token_sha256);
+		memcpy(config.dev_token_sha256, o->dev_token_sha256, sizeof config.dev_token_sha256);
 		w->client_sup = w->client_auditor = -1;
 		wiring_close(w);
 		launch_unblock_signals();
@@ -301,6 +302,13 @@ static int serve(struct options *o, struct err *e)
 	return rc;
 }
 
+/* From here on only its digest is known, and the list of processes does not show it any more. */
+static void forget_token(struct options *o)
+{
+	token_digest(o->dev_token, strlen(o->dev_token), o->dev_token_sha256);
+	memset(o->dev_token, 'x', strlen(o->dev_token));
+}
+
 int serve_cmd(int argc, char **argv)
 {
 	struct options o = {.listen = DEFAULT_LISTEN, .state_dir = DEFAULT_STATE_DIR, .pool = LIMIT_POOL_SIZE};
@@ -314,7 +322,9 @@ int serve_cmd(int argc, char **argv)
 			"a token has 1 to %d characters of A-Z a-z 0-9 - . _ ~ + / =", TOKEN_TEXT_MAX);
 		return cli_fail(&e);
 	}
-	if (!o.dev_token)
+	if (o.dev_token)
+		forget_token(&o);
+	else
 		log_warn("no --dev-token: every request will be refused");
 	return serve(&o, &e) < 0 ? cli_fail(&e) : 0;
 }

@@ -2,7 +2,8 @@
 /* `weir uninstall`: what Weir ever made, away. */
 #include <argp.h>
 #include <errno.h>
-#include <ftw.h>
+#include <dirent.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,22 +46,44 @@ static const char doc[] = "Remove every pin, cgroup, mount and file that Weir ev
 			  "Configuration in /etc/weir was written by you, and stays.";
 static const struct argp argp = {option_table, parse, NULL, doc, NULL, NULL, NULL};
 
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+/*
+ * Removes what we make and no more: `levels` of directories, plain files in them. Anything deeper or busy (a mount, say) is an
+ * error: this must never walk into something that only stands there.
+ */
+static int remove_tree(const char *path, int levels)
 {
-	(void)st;
-	(void)type;
-	(void)ftw;
-	return remove(path) < 0 && errno != ENOENT ? -1 : 0;
+	_cleanup_dir_ DIR *d = opendir(path);
+	struct dirent *de;
+
+	while (d && (de = readdir(d))) {
+		char sub[PATH_MAX];
+		int rc;
+
+		if (!strcmp(de->d_name, ".") || !strcmp(de->d_name, ".."))
+			continue;
+		if ((size_t)snprintf(sub, sizeof sub, "%s/%s", path, de->d_name) >= sizeof sub)
+			return -ENAMETOOLONG;
+		if (de->d_type == DT_DIR)
+			rc = levels > 0 ? remove_tree(sub, levels - 1) : rmdir(sub) < 0 ? -errno : 0;
+		else
+			rc = unlink(sub) < 0 ? -errno : 0;
+		if (rc < 0 && rc != -ENOENT)
+			return rc;
+	}
+	return rmdir(path) < 0 && errno != ENOENT ? -errno : 0;
 }
 
 /* Only a directory that holds what ours hold: a mistyped --state-dir must not empty somebody's home. */
 static int remove_state(const char *dir, struct err *e)
 {
-	char path[4096];
+	char path[PATH_MAX];
+	int rc;
 
-	snprintf(path, sizeof path, "%s/audit", dir);
-	if (access(path, F_OK) == 0 && nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) < 0)
-		return err_errno(e, errno, "", "remove %s", path);
+	if ((size_t)snprintf(path, sizeof path, "%s/audit", dir) >= sizeof path)
+		return err_set(e, ENAMETOOLONG, "--state-dir", "the path is too long");
+	rc = remove_tree(path, 0);
+	if (rc < 0)
+		return err_errno(e, -rc, "", "remove %s", path);
 	if (rmdir(dir) < 0 && errno != ENOENT) {
 		if (errno != ENOTEMPTY)
 			return err_errno(e, errno, "", "remove %s", dir);
@@ -84,6 +107,7 @@ int uninstall_cmd(int argc, char **argv)
 	struct options o = {.state_dir = DEFAULT_STATE_DIR};
 	struct sweep_result r = {0};
 	_cleanup_fd_ int lock = -1;
+	int rc;
 	struct err e = {0};
 
 	argp_parse(&argp, argc, argv, 0, NULL, &o);
@@ -96,8 +120,9 @@ int uninstall_cmd(int argc, char **argv)
 	}
 	if (remove_pins(&e) < 0 || (!o.keep_state && remove_state(o.state_dir, &e) < 0))
 		return cli_fail(&e);
-	if (nftw(RUN_DIR, remove_entry, 16, FTW_DEPTH | FTW_PHYS) < 0 && errno != ENOENT) {
-		err_errno(&e, errno, "", "remove " RUN_DIR);
+	rc = remove_tree(RUN_DIR, 1);
+	if (rc < 0) {
+		err_errno(&e, -rc, "", "remove " RUN_DIR);
 		return cli_fail(&e);
 	}
 	printf("removed: %u dead instance(s), %u sandbox(es), %u process(es)%s\n", r.instances, r.sandboxes, r.processes,

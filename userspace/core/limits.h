@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The one limits table: every resource that a client or a sandboxed program can make grow.
- * LIMIT(NAME, value, unit, why) feeds the enum here, the checks, `weir limits`-style listings and the boundary tests.
+ * LIMIT(NAME, value, unit, why) feeds the enum here, the checks, the documents and the boundary tests.
  */
 #ifndef WEIR_CORE_LIMITS_H
 #define WEIR_CORE_LIMITS_H
@@ -26,6 +26,7 @@
 	LIMIT(PROJECT_RUNNING, 64, "runs", "of one project at once")                                                           \
 	LIMIT(PROJECT_WAITING, 256, "runs", "of one project waiting for a sandbox; over it 429")                               \
 	LIMIT(POOL_WAIT_S, 30, "s", "for a warm sandbox; after it 503")                                                        \
+	LIMIT(POOL_WAITING, 8192, "requests", "of all projects that wait for a sandbox")                                       \
 	LIMIT(HANDOVER_S, 60, "s",                                                                                             \
 	      "from the grant of a sandbox to the order to start: a client that does neither gets neither")                    \
 	LIMIT(POOL_SIZE, 3, "sandboxes", "kept warm")                                                                          \
@@ -33,6 +34,7 @@
 	LIMIT(READY_S, 20, "s", "from the first step of a sandbox to a ready interpreter")                                     \
 	LIMIT(EGRESS_DESTINATIONS, 16, "destinations", "listed in an answer; the audit has the rest")                          \
 	LIMIT(AUDIT_FLOWS, 1024, "flows", "listed per run; over it attempts are counted, not listed")                          \
+	LIMIT(AUDIT_READS, 8, "requests", "whole audit records being read at once; over it 429")                               \
 	LIMIT(AUDIT_FILE_BYTES, 256LL << 20, "bytes", "one record file; two are kept")                                         \
 	LIMIT(POLICY_BYTES, 1LL << 20, "bytes", "one policy document")
 

@@ -21,9 +21,9 @@ struct box *box_by_req(struct supervisor *s, const struct client *c, uint64_t re
 {
 	struct box *b;
 
-	TAILQ_FOREACH(b, &s->boxes, link)
-	if (b->client == c && b->req == req)
-		return b;
+	TAILQ_FOREACH (b, &s->boxes, link)
+		if (b->client == c && b->req == req)
+			return b;
 	return NULL;
 }
 
@@ -31,9 +31,9 @@ struct box *box_by_cgroup(struct supervisor *s, uint64_t cgroup)
 {
 	struct box *b;
 
-	TAILQ_FOREACH(b, &s->boxes, link)
-	if (b->cgroup.id == cgroup)
-		return b;
+	TAILQ_FOREACH (b, &s->boxes, link)
+		if (b->cgroup.id == cgroup)
+			return b;
 	return NULL;
 }
 

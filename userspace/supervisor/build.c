@@ -79,9 +79,9 @@ static bool uid_taken(const struct supervisor *s, const struct box *b)
 {
 	const struct box *other;
 
-	TAILQ_FOREACH(other, &s->boxes, link)
-	if (other != b && other->uid == b->uid)
-		return true;
+	TAILQ_FOREACH (other, &s->boxes, link)
+		if (other != b && other->uid == b->uid)
+			return true;
 	return false;
 }
 

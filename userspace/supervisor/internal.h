@@ -164,7 +164,10 @@ void pool_forget_client(struct supervisor *s, struct client *c);
 int notes_new(struct supervisor *s, int auditor_fd, struct err *e);
 void notes_free(struct supervisor *s);
 void note_init(struct note *n, enum note_type type, const struct box *b);
-/* Queues; EVENT and FLOW are dropped (and counted in the box as unlisted) when the auditor is hopelessly behind. */
+/*
+ * Queues; EVENT and FLOW are dropped when the auditor is hopelessly behind: it then misses what the counters of the run's end
+ * say, and shows the difference as lost.
+ */
 bool notes_push(struct supervisor *s, const struct note *n);
 void notes_pump(struct supervisor *s);
 bool notes_behind(const struct supervisor *s);		 /* more waits for the auditor than should */

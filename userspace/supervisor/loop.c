@@ -61,6 +61,52 @@ void source_close(struct supervisor *s, struct source *src)
 	src->fd = -1;
 }
 
+/* ---- the image ---- */
+
+static int make_image(struct supervisor *s, struct err *e)
+{
+	struct image *fresh = NULL;
+	char stage[sizeof s->stage];
+	int rc;
+
+	snprintf(stage, sizeof stage, "%.100s/stage%u", s->run_dir, s->image_number + 1);
+	rc = image_build(&fresh, stage, &s->python, e);
+	if (rc < 0)
+		return rc;
+	image_free(s->image);
+	if (s->stage[0])
+		rmdir(s->stage);
+	s->image = fresh;
+	s->image_number++;
+	snprintf(s->stage, sizeof s->stage, "%s", stage);
+	return 0;
+}
+
+/* An upgrade of the interpreter or a library under our feet: the image and every sandbox made from it are out of date. */
+static void check_image(struct supervisor *s)
+{
+	struct box *b, *next;
+	struct err e;
+
+	if (now_ns() - s->image_checked_ns < IMAGE_CHECK_NS)
+		return;
+	s->image_checked_ns = now_ns();
+	if (!image_stale(s->image))
+		return;
+	log_info("the host's files have changed: building the image anew");
+	if (python_find(s->config.python, &s->python, &e) < 0 || make_image(s, &e) < 0) {
+		log_error("%s: %s", e.where, e.msg);
+		s->fatal_err = e;
+		s->fatal = -e.code;
+		return;
+	}
+	for (b = TAILQ_FIRST(&s->boxes); b; b = next) {
+		next = TAILQ_NEXT(b, link);
+		if (b->state == BOX_WARM || b->state == BOX_BUILDING)
+			box_event(s, b, BOX_KILL);
+	}
+}
+
 /* ---- clients ---- */
 
 static void client_gone(struct supervisor *s, struct client *c)
@@ -122,6 +168,7 @@ static void on_client(struct supervisor *s, struct source *src, uint32_t events)
 		}
 		switch (a.type) {
 		case ASK_SANDBOX:
+			check_image(s);
 			pool_ask(s, c, &a);
 			break;
 		case ASK_START:
@@ -287,25 +334,6 @@ static int make_guard(struct supervisor *s, struct err *e)
 	return 0;
 }
 
-static int make_image(struct supervisor *s, struct err *e)
-{
-	struct image *fresh = NULL;
-	char stage[sizeof s->stage];
-	int rc;
-
-	snprintf(stage, sizeof stage, "%.100s/stage%u", s->run_dir, s->image_number + 1);
-	rc = image_build(&fresh, stage, &s->python, e);
-	if (rc < 0)
-		return rc;
-	image_free(s->image);
-	if (s->stage[0])
-		rmdir(s->stage);
-	s->image = fresh;
-	s->image_number++;
-	snprintf(s->stage, sizeof s->stage, "%s", stage);
-	return 0;
-}
-
 /* Mounts of ours are nobody else's business, and the host's do not come to us later. */
 static int own_mounts(struct err *e)
 {
@@ -420,8 +448,8 @@ static int next_timeout_ms(const struct supervisor *s)
 	uint64_t at = s->retry_ns, now = now_ns();
 	const struct box *b;
 
-	TAILQ_FOREACH(b, &s->boxes, link)
-	at = earlier(earlier(at, b->deadline_ns), b->oom_check_ns);
+	TAILQ_FOREACH (b, &s->boxes, link)
+		at = earlier(earlier(at, b->deadline_ns), b->oom_check_ns);
 	if (!TAILQ_EMPTY(&s->trash))
 		at = earlier(at, now + TRASH_RETRY_NS);
 	at = earlier(at, s->drain_until_ns);
@@ -446,31 +474,6 @@ static void check_deadlines(struct supervisor *s)
 			box_fail(s, b, STEP_READY, ETIMEDOUT, "the sandbox was not ready in time");
 		else
 			box_end(s, b, RUN_END_TIMEOUT);
-	}
-}
-
-/* An upgrade of the interpreter or a library under our feet: the image and every sandbox made from it are out of date. */
-static void check_image(struct supervisor *s)
-{
-	struct box *b, *next;
-	struct err e;
-
-	if (now_ns() - s->image_checked_ns < IMAGE_CHECK_NS)
-		return;
-	s->image_checked_ns = now_ns();
-	if (!image_stale(s->image))
-		return;
-	log_info("the host's files have changed: building the image anew");
-	if (python_find(s->config.python, &s->python, &e) < 0 || make_image(s, &e) < 0) {
-		log_error("%s: %s", e.where, e.msg);
-		s->fatal_err = e;
-		s->fatal = -e.code;
-		return;
-	}
-	for (b = TAILQ_FIRST(&s->boxes); b; b = next) {
-		next = TAILQ_NEXT(b, link);
-		if (b->state == BOX_WARM || b->state == BOX_BUILDING)
-			box_event(s, b, BOX_KILL);
 	}
 }
 
@@ -500,7 +503,6 @@ int supervisor_run(struct supervisor *s, struct err *e)
 {
 	pool_tell(s, true);
 	while (!s->stopping && !s->fatal && clients_left(s) && !(s->drain_until_ns && now_ns() >= s->drain_until_ns)) {
-		check_image(s);
 		pool_fill(s);
 		pool_tell(s, false);
 		turn(s, next_timeout_ms(s));

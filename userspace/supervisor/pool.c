@@ -26,9 +26,9 @@ static struct box *first_warm(struct supervisor *s)
 {
 	struct box *b;
 
-	TAILQ_FOREACH(b, &s->boxes, link)
-	if (b->state == BOX_WARM)
-		return b;
+	TAILQ_FOREACH (b, &s->boxes, link)
+		if (b->state == BOX_WARM)
+			return b;
 	return NULL;
 }
 
@@ -82,7 +82,7 @@ void pool_ask(struct supervisor *s, struct client *c, const struct ask *a)
 		return;
 	}
 	s->misses++;
-	w = s->waiting < LIMIT_PROJECT_WAITING + LIMIT_PROJECT_RUNNING ? calloc(1, sizeof *w) : NULL;
+	w = s->waiting < LIMIT_POOL_WAITING ? calloc(1, sizeof *w) : NULL;
 	if (!w) {
 		struct tell_fail f = {.code = EAGAIN, .layer = "pool", .text = "too many requests wait for a sandbox"};
 
@@ -102,11 +102,11 @@ bool pool_withdraw(struct supervisor *s, struct client *c, uint64_t req)
 {
 	struct waiter *w;
 
-	TAILQ_FOREACH(w, &s->waiters, link)
-	if (w->client == c && w->req == req) {
-		drop_waiter(s, w);
-		return true;
-	}
+	TAILQ_FOREACH (w, &s->waiters, link)
+		if (w->client == c && w->req == req) {
+			drop_waiter(s, w);
+			return true;
+		}
 	return false;
 }
 
