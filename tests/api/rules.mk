@@ -1,6 +1,6 @@
 # The api process behind a fake supervisor and auditor, with libcurl as its client: no root, loopback only; about 60 s, half
 # of them the wait limit of 30 s itself.
-API_TEST_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard userspace/api/*.c) userspace/ipc/ipc.c \
+API_TEST_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard userspace/api/*.c) userspace/ipc/ipc.c userspace/kernel/confine.c \
 	$(addprefix userspace/core/,err.c log.c utf8.c jtext.c token.c))
 $(B)/api/%: tests/api/%.c tests/api/rig.c tests/api/client.c tests/api/rig.h tests/api/client.h $(API_TEST_OBJ)
 	$(say) TEST $@

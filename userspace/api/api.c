@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "api/confine.h"
+#include "kernel/confine.h"
 #include "api/server.h"
 #include "core/limits.h"
 
@@ -66,7 +67,7 @@ static int setup(struct loop *l, const struct api_config *config, struct err *e)
 	int r;
 
 	s->config = config;
-	r = confine_fds(keep, sizeof keep / sizeof *keep, e);
+	r = confine_fds("api", keep, sizeof keep / sizeof *keep, e);
 	if (r < 0)
 		return r;
 	connections = connection_limit();
@@ -87,9 +88,7 @@ static int setup(struct loop *l, const struct api_config *config, struct err *e)
 	s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (l->signal_fd < 0 || s->epoll_fd < 0)
 		return err_errno(e, errno, "api", "event loop");
-	r = confine_user(config->uid, config->gid, e);
-	if (r == 0)
-		r = confine_syscalls(e);
+	r = api_confine(config->uid, config->gid, e);
 	if (r == 0)
 		r = runclient_new(config->supervisor_fd, config->auditor_fd, &s->runs, e);
 	if (r == 0)

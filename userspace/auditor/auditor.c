@@ -12,6 +12,7 @@
 
 #include "auditor/client.h"
 #include "auditor/confine.h"
+#include "kernel/confine.h"
 #include "auditor/record.h"
 #include "auditor/store.h"
 #include "core/limits.h"
@@ -276,7 +277,7 @@ static int setup_loop(struct auditor *a, const struct auditor_config *config, st
 /* Everything up to the first record, in the order that leaves the least to do as root. */
 static int start(struct auditor *a, const struct auditor_config *config, struct err *e)
 {
-	int keep[2 + AUDITOR_CLIENTS_MAX], dir = -1, skipped = 0, r;
+	int keep[2 + AUDITOR_CLIENTS_MAX], dir = -1, r;
 	size_t n = 0;
 
 	if (config->clients < 1 || config->clients > AUDITOR_CLIENTS_MAX)
@@ -294,17 +295,13 @@ static int start(struct auditor *a, const struct auditor_config *config, struct 
 	keep[n++] = config->supervisor_fd;
 	for (size_t i = 0; i < config->clients; i++)
 		keep[n++] = config->client_fds[i];
-	r = auditor_confine_fds(keep, n, e);
-	if (r == 0)
-		r = confine_identity(config->uid, config->gid, e);
+	r = confine_fds("audit", keep, n, e);
 	if (r == 0)
 		r = setup_loop(a, config, e);
 	if (r == 0)
-		r = auditor_confine_syscalls(&skipped, e);
+		r = auditor_confine(config->uid, config->gid, e);
 	if (r < 0)
 		return r;
-	if (skipped)
-		log_warn("built with AddressSanitizer: the auditor runs without its seccomp filter");
 	return store_open(&a->store, dir, LIMIT_AUDIT_FILE_BYTES, e);
 }
 
