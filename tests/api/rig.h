@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The real api process between real HTTP clients and a fake supervisor and auditor: everything of it but the kernel
- * features. The fakes run in one thread of the test; what they do is set through `struct rig`'s fields and, per run, by
- * the first words of the code:
+ * features. The fakes are one more process, never a thread, since a process with threads must not fork; what they do is set
+ * through `struct rig`'s fields, which all of them share, and, per run, by the first words of the code:
  *
  *   echo              the whole code on stdout, exit 0        raw          bytes 0 to 255 on stdout
  *   out N | err N     N bytes on that stream, exit 0          both N       N bytes on each
@@ -13,7 +13,6 @@
 #ifndef WEIR_TESTS_API_RIG_H
 #define WEIR_TESTS_API_RIG_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,24 +26,28 @@ enum rig_grant { RIG_GRANT, RIG_NEVER, RIG_FAIL, RIG_DEAF /* grants, but nobody 
 enum rig_audit { RIG_ANSWER, RIG_MEMFD, RIG_ERROR, RIG_SILENT };
 
 struct rig {
-	pid_t api;
+	pid_t api, fake;
 	int port;
-	int supervisor, auditor; /* our ends */
-	pthread_t thread;
-	_Atomic bool stop, hang_up_supervisor, hang_up_auditor, talk_nonsense;
+	_Atomic bool hang_up_supervisor, hang_up_auditor, talk_nonsense;
+	_Atomic bool deaf; /* the fakes do nothing any more, but do not hang up either */
+	_Atomic bool stop;
+	_Atomic bool state_due, ready; /* rig_tell_state() */
+	char not_ready[192];
 	_Atomic enum rig_grant grant;
 	_Atomic enum rig_audit audit;
-	_Atomic bool no_dev_token;
 	/* what was seen */
 	_Atomic unsigned asked, granted, started, killed_cancelled, killed_output, withdrawn, open;
 	_Atomic unsigned last_timeout_s;
 	char last_project[IPC_PROJECT_MAX]; /* of the last QUERY_RUN; "-" before */
+	/* the fakes' own */
+	int supervisor, auditor;
 	struct fake_run *runs;
 	unsigned next_id;
 };
 
 /* Starts all of it; asserts that it works. `start_ready`: whether a ready pool is told at once. */
 struct rig *rig_start(bool start_ready);
+/* Returns when it has been told. */
 void rig_tell_state(struct rig *r, bool ready, const char *why);
 /* SIGTERM, waits, frees. Returns the api's exit status, or 128 + signal. */
 int rig_stop(struct rig *r);

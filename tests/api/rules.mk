@@ -6,4 +6,4 @@ $(B)/api/%: tests/api/%.c tests/api/rig.c tests/api/client.c tests/api/rig.h tes
 	$(say) TEST $@
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $(CPPFLAGS) -Itests/api $(ALL_LDFLAGS) $(filter %.c %.o,$^) -lcmocka -lcurl -lseccomp -ljansson \
-		-lmicrohttpd -lgnutls -lpthread -o $@
+		-lmicrohttpd -lgnutls -o $@

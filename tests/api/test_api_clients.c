@@ -400,7 +400,7 @@ static void orderly_ends(void **state)
 		raw_send(fds[i], request, strlen(request));
 	}
 	rig_await(&line->asked, LIMIT_PROJECT_RUNNING, 2000);
-	deaf->stop = true;
+	deaf->deaf = true;
 	usleep(200000);
 	started = clock_now_ns();
 	kill(runs->api, SIGTERM);
