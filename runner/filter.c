@@ -43,7 +43,7 @@ static const char *const snippet_allowed[] = {
 	"linkat", "listxattr", "llistxattr", "lremovexattr", "lseek", "lsetxattr", "lstat", "mkdir",
 	"mkdirat", "newfstatat", "open", "openat", "openat2", "pread64", "preadv", "preadv2", "pwrite64", "pwritev",
 	"pwritev2", "read", "readahead", "readlink", "readlinkat", "readv", "removexattr", "rename", "renameat",
-	"renameat2", "rmdir", "sendfile", "setxattr", "splice", "stat", "statfs", "statx", "symlink", "symlinkat",
+	"renameat2", "rmdir", "sendfile", "setxattr", "stat", "statfs", "statx", "symlink", "symlinkat",
 	"sync_file_range", "tee", "truncate", "umask", "unlink", "unlinkat", "utime", "utimensat", "utimes",
 	"vmsplice", "write", "writev", "mknod", "mknodat",
 	/* memory */
@@ -264,6 +264,11 @@ static int add_send(scmp_filter_ctx ctx)
 	} calls[] = {{"sendto", 3}, {"sendmsg", 2}, {"sendmmsg", 3}};
 	int rc = 0;
 
+	/* splice() hands its own "more" on to the socket. */
+	rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(splice), 1, SCMP_A5(SCMP_CMP_MASKED_EQ, SPLICE_F_MORE, 0));
+	if (rc == 0)
+		rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EOPNOTSUPP), SCMP_SYS(splice), 1,
+				      SCMP_A5(SCMP_CMP_MASKED_EQ, SPLICE_F_MORE, SPLICE_F_MORE));
 	for (size_t i = 0; rc == 0 && i < COUNT(calls); i++) {
 		const int nr = seccomp_syscall_resolve_name(calls[i].name);
 		const unsigned arg = calls[i].flags_arg;

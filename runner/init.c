@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -99,11 +100,17 @@ static int step_session(const struct init_plan *p)
 {
 	(void)p;
 	umask(022);
+	/* A starter's execution domain comes down to here: without this, one that switched address randomisation off would give
+	 * every sandbox the same layout. */
+	if (personality(PER_LINUX) < 0)
+		return -1;
 	return setsid() < 0 ? -1 : 0;
 }
 
 static int step_rlimits(const struct init_plan *p)
 {
+	/* A sandbox's limits are its cgroup's. What the starter had set for itself is not ours to hand down: infinity means as
+	 * high as its hard limit, which cannot be raised here. */
 	const struct {
 		int resource;
 		rlim_t value;
@@ -115,6 +122,15 @@ static int step_rlimits(const struct init_plan *p)
 	    {RLIMIT_MSGQUEUE, 0},
 	    {RLIMIT_NICE, 0},
 	    {RLIMIT_RTPRIO, 0},
+	    {RLIMIT_STACK, 8 << 20},
+	    {RLIMIT_AS, RLIM_INFINITY},
+	    {RLIMIT_DATA, RLIM_INFINITY},
+	    {RLIMIT_RSS, RLIM_INFINITY},
+	    {RLIMIT_CPU, RLIM_INFINITY},
+	    {RLIMIT_FSIZE, RLIM_INFINITY},
+	    {RLIMIT_NPROC, RLIM_INFINITY},
+	    {RLIMIT_SIGPENDING, RLIM_INFINITY},
+	    {RLIMIT_LOCKS, RLIM_INFINITY},
 	};
 
 	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -274,6 +290,7 @@ int main(void)
 	if (n != (ssize_t)sizeof plan || plan.magic != PLAN_MAGIC || plan.v1_count > PLAN_V1_MAX)
 		fail(STEP_PLAN, EBADMSG);
 	run(STEP_PARENT_DEATH, step_parent_death);
+	run(STEP_SCHEDULING, init_scheduling);
 	run(STEP_CGROUP1_JOIN, init_join_v1);
 	run(STEP_CGROUP_NS, init_cgroup_ns);
 	run(STEP_HOSTNAME, init_hostname);

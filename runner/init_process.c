@@ -10,10 +10,29 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 char init_detail[96];
+
+int init_scheduling(const struct init_plan *p)
+{
+	static const char first[] = "500";
+	const struct sched_param ordinary = {.sched_priority = 0};
+	int fd, rc;
+
+	(void)p;
+	if (sched_setscheduler(0, SCHED_OTHER, &ordinary) < 0 || setpriority(PRIO_PROCESS, 0, 0) < 0)
+		return -1;
+	/* A daemon is often protected from the OOM killer; what it runs for others must not be. Raising needs no privilege. */
+	fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	rc = write(fd, first, sizeof first - 1) < 0 ? -1 : 0;
+	close(fd);
+	return rc;
+}
 
 int init_join_v1(const struct init_plan *p)
 {

@@ -8,6 +8,7 @@
 /* What a failing step wants to add to its errno; "" otherwise. */
 extern char init_detail[96];
 
+int init_scheduling(const struct init_plan *p);
 int init_join_v1(const struct init_plan *p);
 int init_cgroup_ns(const struct init_plan *p);
 int init_hostname(const struct init_plan *p);

@@ -23,6 +23,7 @@
 	STEP(CLONE, "namespaces", SUP, "clone init into new pid, mount, net, ipc and uts namespaces and into its cgroup")      \
 	STEP(PLAN, "init", SUP, "hand the plan to init")                                                                       \
 	STEP(PARENT_DEATH, "init", INIT, "ask to be killed when the supervisor dies")                                          \
+	STEP(SCHEDULING, "limits", INIT, "take ordinary scheduling, and be the first to go when the host is out of memory")    \
 	STEP(CGROUP1_JOIN, "cgroup", INIT, "join the v1 cgroups")                                                              \
 	STEP(CGROUP_NS, "namespaces", INIT, "enter a cgroup namespace of its own")                                             \
 	STEP(HOSTNAME, "namespaces", INIT, "take a neutral host name")                                                         \

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/audit_cmd.h"
 #include "cli/cli.h"
@@ -36,12 +37,27 @@ static void usage(FILE *to)
 		    "`weir COMMAND --help` says more; `weir --version` prints the version.\n");
 }
 
+/*
+ * What a program inherits and we must not: a umask would hide the image's files, an ignored SIGCHLD survives exec and takes
+ * every exit status away, a blocked signal would never stop us.
+ */
+static void forget_the_caller(void)
+{
+	sigset_t none;
+
+	umask(022);
+	signal(SIGCHLD, SIG_DFL);
+	signal(SIGPIPE, SIG_IGN);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
 int main(int argc, char **argv)
 {
 	static char name[64];
 
 	log_init("weir", LOG_LVL_INFO);
-	signal(SIGPIPE, SIG_IGN);
+	forget_the_caller();
 	if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
 		usage(argc < 2 ? stderr : stdout);
 		return argc < 2 ? 2 : 0;

@@ -298,11 +298,13 @@ static void pass_on(int sig)
 
 static int wait_for(pid_t pid)
 {
-	int status = 0;
+	int status;
+	pid_t got;
 
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_WEIR;
+	do
+		got = waitpid(pid, &status, 0);
+	while (got < 0 && errno == EINTR);
+	return got == pid && WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_WEIR;
 }
 
 static int run(const struct options *o, struct err *e)

@@ -272,6 +272,7 @@ static int make_init_fd(int *ret, struct err *e)
 	/* Kernels before 6.3 do not know MFD_EXEC: there every memfd may be executed. */
 	if (fd < 0 && errno == EINVAL)
 		fd = memfd_create("weir-init", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	errno = ENOSPC; /* what a short write means, which sets none itself */
 	if (fd < 0 || write(fd, b.data, b.len) != (ssize_t)b.len || fchmod(fd, 0500) < 0 ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0) {
 		int rc = err_errno(e, errno, "init", "put weir-init into a memfd");

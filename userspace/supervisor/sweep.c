@@ -164,6 +164,7 @@ struct dead {
 		uint64_t id;
 	} boxes[LIMIT_SANDBOXES];
 	unsigned box_count;
+	bool readable; /* its maps could be opened */
 	unsigned events;
 	uint64_t last_boot_ns;
 };
@@ -288,6 +289,7 @@ static int sweep_one(const struct cgroup_host *host, const char *name, struct su
 	/* The old programs judge until the last process is dead: only then are their pins removed. */
 	if (guard_adopt(&d->guard, pins, &ignored) < 0)
 		d->guard = NULL;
+	d->readable = d->guard != NULL;
 	rc = cgroup_instance_sweep(host, name, see_box, d, &swept, e);
 	if (d->guard) {
 		while (guard_drain(d->guard, 4096, see_event, d) > 0)
