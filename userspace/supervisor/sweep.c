@@ -312,8 +312,10 @@ static int sweep_one(const struct cgroup_host *host, const char *name, struct su
 		n.gap.ring_lost = stats[WEIR_STAT_RING_FULL];
 		n.gap.last_boot_ns = d->last_boot_ns;
 		snprintf(n.gap.instance, sizeof n.gap.instance, "%.31s", name);
-		snprintf(n.gap.text, sizeof n.gap.text,
-			 "an instance ended without cleaning up; what it left was killed and removed");
+		snprintf(n.gap.text, sizeof n.gap.text, "%s",
+			 d->readable
+			     ? "an instance ended without cleaning up; what it left was killed and removed"
+			     : "an instance ended without cleaning up and its maps could not be read: attempts may be missing");
 		notes_push(s, &n);
 		log_warn("swept what instance %s left: %u sandboxes, %u processes, %u events", name, swept.sandboxes,
 			 swept.processes, d->events);
