@@ -62,17 +62,16 @@ void error_set(struct api_error *e, enum error_case kase, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(e->message, sizeof e->message, fmt, ap);
 	va_end(ap);
-	/* A message cut by its buffer must not end in half a character. */
+	/* It may quote what a client sent, and be cut by its buffer: what is no UTF-8 would make the whole answer unwritable.
+	 */
 	len = strlen(e->message);
-	if (len == sizeof e->message - 1) {
-		size_t at = 0, n;
+	for (size_t at = 0; at < len;) {
 		bool valid = true;
+		size_t n = utf8_next(e->message + at, len - at, &valid);
 
-		while (at < len && valid) {
-			n = utf8_next(e->message + at, len - at, &valid);
-			at += valid ? n : 0;
-		}
-		e->message[at] = 0;
+		if (!valid)
+			memset(e->message + at, '?', n);
+		at += n;
 	}
 }
 

@@ -50,13 +50,16 @@ static void drop_body(struct server *s, struct exchange *x)
 
 void exchange_reply_text(struct server *s, struct exchange *x, int status, char *text, size_t len)
 {
-	static const char last_resort[] =
-	    "{\"error\": {\"code\": \"internal\", \"message\": \"out of memory\", \"hint\": \"try again\", \"ran\": true}}\n";
+	/* A request that waits may have run code; one that does not has not. */
+	static const char *const last_resort[] = {
+	    "{\"error\": {\"code\": \"internal\", \"message\": \"out of memory\", \"hint\": \"try again\", \"ran\": false}}\n",
+	    "{\"error\": {\"code\": \"internal\", \"message\": \"out of memory\", \"hint\": \"try again\", \"ran\": true}}\n"};
+	const char *fallback = last_resort[x->state == EXCHANGE_WAIT];
 
 	drop_body(s, x);
 	x->status = text ? status : 500;
-	x->text = text ? text : strdup(last_resort);
-	x->text_len = text ? len : sizeof last_resort - 1;
+	x->text = text ? text : strdup(fallback);
+	x->text_len = text ? len : strlen(fallback);
 	if (x->state == EXCHANGE_WAIT) {
 		if (x->conn)
 			conn_unwatch(x->conn);
@@ -199,7 +202,7 @@ static enum MHD_Result reply_refusal(struct server *s, struct exchange *x)
 static enum MHD_Result begin(struct server *s, struct exchange *x, const char *method, const char *url, const char *version)
 {
 	const char *expect = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, MHD_HTTP_HEADER_EXPECT);
-	uint64_t length;
+	uint64_t length, patience = DISCARD_BYTES;
 
 	x->http10 = !strcmp(version, MHD_HTTP_VERSION_1_0);
 	x->conn->receiving = true;
@@ -208,11 +211,16 @@ static enum MHD_Result begin(struct server *s, struct exchange *x, const char *m
 	if (s->stopping)
 		exchange_refuse(x, ERROR_STOPPING, NULL);
 	length = check_headers(x);
+	/* Who has no token gets no more of our time than it takes to say so. */
+	if (x->refused && x->error.kase == ERROR_UNAUTHORIZED) {
+		patience = STRANGER_BYTES;
+		x->conn->deadline_ns = x->arrived_ns + STRANGER_S * SECOND_NS;
+	}
 	/*
 	 * A refusal waits for the body to be read and thrown away, since many clients read no answer before they have sent
 	 * everything. Not where the client waits for leave to send it, and not for more than there is patience for.
 	 */
-	if (x->refused && (x->close || length > DISCARD_BYTES || (length > 0 && expect && !strcasecmp(expect, "100-continue"))))
+	if (x->refused && (x->close || length > patience || (length > 0 && expect && !strcasecmp(expect, "100-continue"))))
 		return reply_refusal(s, x);
 	return MHD_YES;
 }

@@ -27,6 +27,9 @@
 #define TRANSFER_S 120
 /* Of a refused request, so much body is read and thrown away, so that its client gets to read the refusal. */
 #define DISCARD_BYTES (64ll << 20)
+/* The same for a client without a valid token, and its time to send all of it. */
+#define STRANGER_BYTES (64ll << 10)
+#define STRANGER_S 5
 /* Bodies in memory at once, all connections together. */
 #define BODIES_BYTES (256ll << 20)
 

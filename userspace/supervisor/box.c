@@ -37,15 +37,6 @@ struct box *box_by_cgroup(struct supervisor *s, uint64_t cgroup)
 	return NULL;
 }
 
-static void tell(struct box *b, const struct tell *t, const int *fds, size_t nfds)
-{
-	/* A client that does not read its answers gets none: its socket takes some thousand before that. */
-	int rc = b->client && b->client->open ? ipc_send(b->client->src.fd, t, sizeof *t, fds, nfds) : -EPIPE;
-
-	if (rc < 0 && rc != -EPIPE)
-		log_error("%s: the client does not take its answer: %s", b->id, strerror(-rc));
-}
-
 /* ---- actions ---- */
 
 static void do_grant(struct supervisor *s, struct box *b)
@@ -57,7 +48,7 @@ static void do_grant(struct supervisor *s, struct box *b)
 	snprintf(t.grant.sandbox_id, sizeof t.grant.sandbox_id, "%s", b->id);
 	snprintf(t.grant.run_id, sizeof t.grant.run_id, "%s", b->id);
 	snprintf(t.grant.python, sizeof t.grant.python, "%s", s->python.version);
-	tell(b, &t, fds, 3);
+	client_tell(b->client, &t, fds, 3);
 	cleanup_fdp(&b->request);
 	cleanup_fdp(&b->out);
 	cleanup_fdp(&b->err);
@@ -84,19 +75,21 @@ static void do_open_gate(struct supervisor *s, struct box *b)
 	if (!still_guarded(s, b))
 		return;
 
+	/* The clock starts before the gate opens: a deadline is never late because of us. */
+	b->opened_ns = now_ns();
+	b->deadline_ns = b->opened_ns + b->timeout_s * 1000000000ull;
+	if (send(b->gate.fd, &go, 1, MSG_NOSIGNAL | MSG_DONTWAIT) != 1) {
+		box_end(s, b, RUN_END_BROKEN);
+		return;
+	}
+	b->ran = true;
+	s->served++;
 	note_init(&n, NOTE_RUN_BEGIN, b);
 	snprintf(n.begin.policy, sizeof n.begin.policy, "%.63s", s->policy.name);
 	n.begin.policy_generation = s->policy.image.generation;
 	n.begin.timeout_s = b->timeout_s;
 	snprintf(n.begin.python, sizeof n.begin.python, "%s", s->python.version);
 	notes_push(s, &n);
-	/* The clock starts before the gate opens: a deadline is never late because of us. */
-	b->opened_ns = now_ns();
-	b->deadline_ns = b->opened_ns + b->timeout_s * 1000000000ull;
-	b->ran = true;
-	s->served++;
-	if (send(b->gate.fd, &go, 1, MSG_NOSIGNAL | MSG_DONTWAIT) != 1)
-		box_end(s, b, RUN_END_BROKEN);
 }
 
 static void do_kill(struct supervisor *s, struct box *b)
@@ -222,7 +215,7 @@ static void report_run(struct supervisor *s, struct box *b)
 		n.end = t.end;
 		notes_push(s, &n);
 	}
-	tell(b, &t, NULL, 0);
+	client_tell(b->client, &t, NULL, 0);
 }
 
 static void report_failure(struct supervisor *s, struct box *b)

@@ -27,6 +27,7 @@ struct source {
 struct client {
 	struct source src;
 	bool open;
+	bool hung; /* it does not take what it is told: to be closed */
 };
 
 /* A request that waits for a sandbox. */
@@ -129,6 +130,9 @@ struct supervisor {
 uint64_t now_ns(void);
 int source_add(struct supervisor *s, struct source *src, uint32_t events);
 void source_close(struct supervisor *s, struct source *src); /* removes and closes the fd */
+
+/* Tells a client; one whose socket is full is no client any more. */
+void client_tell(struct client *c, const struct tell *t, const int *fds, size_t nfds);
 
 /* ---- build.c: from nothing to a sandbox at its gate ---- */
 /* Starts one. What goes wrong later is an event of the sandbox; false only when there was no memory for one. */

@@ -33,6 +33,7 @@
 #define RING_BUDGET 1024 /* events a turn, so that a flood delays no deadline */
 #define TRASH_RETRY_NS 20000000ull
 #define IMAGE_CHECK_NS 2000000000ull
+#define ASKS_A_TURN 64
 #define STOP_MS 5000
 #define CHILD_WAIT 50 /* times 10 ms */
 #define DRAIN_NS 10000000000ull
@@ -116,6 +117,22 @@ static void client_gone(struct supervisor *s, struct client *c)
 	c->open = false;
 }
 
+void client_tell(struct client *c, const struct tell *t, const int *fds, size_t nfds)
+{
+	if (c && c->open && !c->hung && ipc_send(c->src.fd, t, sizeof *t, fds, nfds) < 0)
+		c->hung = true;
+}
+
+/* Not where it is noticed, deep inside what is being done for it. */
+static void close_hung_clients(struct supervisor *s)
+{
+	for (unsigned i = 0; i < s->client_count; i++)
+		if (s->clients[i].open && s->clients[i].hung) {
+			log_error("a client does not take what it is told: its connection is closed");
+			client_gone(s, &s->clients[i]);
+		}
+}
+
 static void start_run(struct supervisor *s, struct client *c, const struct ask *a)
 {
 	struct box *b = box_by_req(s, c, a->req);
@@ -147,8 +164,7 @@ static void tell_pool(struct supervisor *s, struct client *c, const struct ask *
 	struct tell t = {.type = TELL_POOL, .req = a->req};
 
 	pool_state(s, &t.pool);
-	if (ipc_send(c->src.fd, &t, sizeof t, NULL, 0) < 0)
-		log_error("the client does not take its answer");
+	client_tell(c, &t, NULL, 0);
 }
 
 static void on_client(struct supervisor *s, struct source *src, uint32_t events)
@@ -156,7 +172,8 @@ static void on_client(struct supervisor *s, struct source *src, uint32_t events)
 	struct client *c = src->owner;
 
 	(void)events;
-	for (;;) {
+	/* A bounded number: a client that asks without end must not keep deadlines from being met. */
+	for (int i = 0; i < ASKS_A_TURN && c->open; i++) {
 		struct ask a;
 		ssize_t n = ipc_recv(src->fd, &a, sizeof a, NULL, NULL);
 
@@ -508,6 +525,7 @@ int supervisor_run(struct supervisor *s, struct err *e)
 		pool_tell(s, false);
 		turn(s, next_timeout_ms(s));
 		check_deadlines(s);
+		close_hung_clients(s);
 		trash_empty(s);
 	}
 	/* A client that hung up without being asked to has died: its status comes a moment after its socket's end. */

@@ -52,8 +52,7 @@ static void send_fail(struct client *c, uint64_t req, const struct tell_fail *f)
 {
 	struct tell t = {.type = TELL_FAIL, .req = req, .fail = *f};
 
-	if (c->open && ipc_send(c->src.fd, &t, sizeof t, NULL, 0) < 0)
-		log_error("the client does not take its answer");
+	client_tell(c, &t, NULL, 0);
 }
 
 void pool_offer(struct supervisor *s, struct box *b)
@@ -192,7 +191,5 @@ void pool_tell(struct supervisor *s, bool always)
 		return;
 	s->told = t.pool;
 	for (unsigned i = 0; i < s->client_count; i++)
-		/* A full socket means that newer news is already queued behind; the client can ask. */
-		if (s->clients[i].open)
-			(void)ipc_send(s->clients[i].src.fd, &t, sizeof t, NULL, 0);
+		client_tell(&s->clients[i], &t, NULL, 0);
 }
