@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "auditor/confine.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
 #include <seccomp.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -16,12 +18,30 @@
 
 #define OPEN_FILES 512 /* four clients with full queues of memfds need 128 */
 
+/* Whether it holds nothing, or what only we put there. */
+static bool is_ours(int fd)
+{
+	_cleanup_dir_ DIR *d = NULL;
+	struct dirent *de;
+	int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	bool empty = true;
+
+	if (faccessat(fd, "audit.lock", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+		close(copy);
+	else if (!(d = fdopendir(copy)))
+		return false;
+	while (d && (de = readdir(d)))
+		empty = empty && (strcmp(de->d_name, ".") == 0 || strcmp(de->d_name, "..") == 0);
+	return empty;
+}
+
 int confine_directory(int *ret, int parent, const char *name, uid_t uid, gid_t gid, struct err *e)
 {
+	bool fresh = mkdirat(parent, name, 0700) == 0;
 	_cleanup_fd_ int fd = -1;
 	struct stat st;
 
-	if (mkdirat(parent, name, 0700) < 0 && errno != EEXIST)
+	if (!fresh && errno != EEXIST)
 		return err_errno(e, errno, "audit", "can't make the directory %s in the state directory", name);
 	fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
@@ -33,6 +53,12 @@ int confine_directory(int *ret, int parent, const char *name, uid_t uid, gid_t g
 			       "the directory %s in the state directory belongs to uid %u, not to the auditor's %u: chown -R "
 			       "it or move it away",
 			       name, (unsigned)st.st_uid, (unsigned)uid);
+	/* Somebody else's logs may live under this name, /var/log/audit for one: they are not ours to take over. */
+	if (!fresh && st.st_uid != uid && !is_ours(fd))
+		return err_set(
+		    e, EEXIST, "audit",
+		    "the directory %s in the state directory holds files that are not Weir's: choose another --state-dir",
+		    name);
 	if ((st.st_uid != uid || st.st_gid != gid) && fchown(fd, uid, gid) < 0)
 		return err_errno(e, errno, "audit", "can't give the directory %s to uid %u", name, (unsigned)uid);
 	if ((st.st_mode & 07777) != 0700 && fchmod(fd, 0700) < 0)

@@ -233,6 +233,9 @@ static struct totals totals_of(const struct view *v)
 	/* A record that could not be written is a loss even when the counters happen to add up without it. */
 	if (t.lost < v->unwritten + v->omitted)
 		t.lost = v->unwritten + v->omitted;
+	/* Records are counted there, and one flow has two: no more attempts can have lost their detail than were made. */
+	if (t.exact && t.lost > t.attempts)
+		t.lost = t.attempts;
 	return t;
 }
 

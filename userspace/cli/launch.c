@@ -106,6 +106,7 @@ int launch_auditor(struct wiring *w, int dir_fd, pid_t *ret, struct err *e)
 int launch_state_dir(const char *path, int *ret_fd, struct err *e)
 {
 	char part[PATH_MAX];
+	struct stat st;
 	int fd;
 
 	if ((size_t)snprintf(part, sizeof part, "%s", path) >= sizeof part)
@@ -122,6 +123,12 @@ int launch_state_dir(const char *path, int *ret_fd, struct err *e)
 	fd = open(part, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return err_errno(e, errno, "--state-dir", "open %s", path);
+	/* Whoever may write there could move the record away. */
+	if (fstat(fd, &st) < 0 || st.st_uid != 0 || (st.st_mode & (S_IWGRP | S_IWOTH))) {
+		close(fd);
+		return err_set(e, EPERM, "--state-dir",
+			       "%s must belong to root and be writable by nobody else: chown root and chmod go-w it", path);
+	}
 	*ret_fd = fd;
 	return 0;
 }
@@ -145,6 +152,8 @@ int launch_policy(const char *path, struct policy *ret, struct err *e)
 {
 	_cleanup_file_ FILE *f = NULL;
 	_cleanup_free_ char *text = NULL;
+	_cleanup_fd_ int fd = -1;
+	struct stat st;
 	size_t n;
 	int rc;
 
@@ -152,9 +161,16 @@ int launch_policy(const char *path, struct policy *ret, struct err *e)
 		*ret = *policy_snippet();
 		return 0;
 	}
-	f = fopen(path, "re");
+	/* O_NONBLOCK: a FIFO without a writer must not hang us; it is refused below. */
+	fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return err_errno(e, errno, "--policy", "open %s", path);
+	if (!S_ISREG(st.st_mode))
+		return err_set(e, EINVAL, "--policy", "%s is not a regular file", path);
+	f = fdopen(fd, "re");
 	if (!f)
 		return err_errno(e, errno, "--policy", "open %s", path);
+	fd = -1; /* f has it */
 	text = malloc(LIMIT_POLICY_BYTES + 1);
 	if (!text)
 		return err_set(e, ENOMEM, "--policy", "out of memory");

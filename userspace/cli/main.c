@@ -48,6 +48,7 @@ static void forget_the_caller(void)
 	umask(022);
 	signal(SIGCHLD, SIG_DFL);
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* a write over a file size limit is an error to report, not a death */
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }

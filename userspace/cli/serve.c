@@ -140,6 +140,27 @@ static bool is_loopback(const struct sockaddr *sa)
 	return sa->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)sa)->sin6_addr);
 }
 
+static bool port_ok(const char *text)
+{
+	size_t n = strspn(text, "0123456789");
+
+	return n > 0 && n <= 5 && !text[n] && atoi(text) <= 65535;
+}
+
+/* What to tell people: port 0 has become a real one. */
+static void listening_on(int fd, const char *asked, char *ret, size_t size)
+{
+	struct sockaddr_storage sa;
+	socklen_t len = sizeof sa;
+	char host[NI_MAXHOST], port[NI_MAXSERV];
+
+	snprintf(ret, size, "%s", asked);
+	if (getsockname(fd, (struct sockaddr *)&sa, &len) < 0 || sa.ss_family == AF_UNIX ||
+	    getnameinfo((struct sockaddr *)&sa, len, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV))
+		return;
+	snprintf(ret, size, sa.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
+}
+
 static int listen_tcp(const struct options *o, int *ret, struct err *e)
 {
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | AI_PASSIVE}, *ai = NULL;
@@ -151,8 +172,9 @@ static int listen_tcp(const struct options *o, int *ret, struct err *e)
 	bool loopback;
 	int rc;
 
-	if (!colon || !n || n >= sizeof host || !colon[1])
-		return err_set(e, EINVAL, "--listen", "\"%s\" is not ADDR:PORT, [V6]:PORT or unix:/path", o->listen);
+	if (!colon || !n || n >= sizeof host || !port_ok(colon + 1))
+		return err_set(e, EINVAL, "--listen",
+			       "\"%s\" is not ADDR:PORT, [V6]:PORT (port 0 to 65535, 0: any) or unix:/path", o->listen);
 	snprintf(host, sizeof host, "%.*s", (int)n, o->listen);
 	if (host[0] == '[' && host[n - 1] == ']') {
 		host[n - 1] = 0;
@@ -247,23 +269,27 @@ static int serve(struct options *o, struct err *e)
 	struct policy policy;
 	struct wiring w;
 	pid_t auditor = -1, api = -1;
-	char instance[64];
+	char instance[64], where[NI_MAXHOST + NI_MAXSERV + 8], socket_path[PATH_MAX] = "";
 	struct err e2;
 	int rc, rc2;
 
 	if ((rc = launch_policy(o->policy, &policy, e)) < 0 || (rc = launch_state_dir(o->state_dir, &dir, e)) < 0 ||
 	    (rc = make_listener(o, &listener, e)) < 0 || (rc = wiring_make(&w, e)) < 0)
 		return rc;
+	/* Found again at the end, when our working directory is another. */
+	if (!strncmp(o->listen, "unix:", 5) && !realpath(o->listen + 5, socket_path))
+		return err_errno(e, errno, "--listen", "find %s", o->listen + 5);
 	instance_name(o->state_dir, instance, sizeof instance);
 	config.instance = instance;
 	config.state_dir = o->state_dir;
 	config.policy = &policy;
+	listening_on(listener, o->listen, where, sizeof where);
 	launch_block_signals();
 	rc = launch_auditor(&w, dir, &auditor, e);
 	if (rc == 0)
 		rc = launch_api(&w, &listener, o, &api, e);
 	if (rc == 0) {
-		log_info("starting: policy %s, listening on %s", policy.name, o->listen);
+		log_info("starting: policy %s, listening on %s", policy.name, where);
 		rc = supervisor_new(&s, &config, w.sup_auditor, e);
 		w.sup_auditor = -1;
 	}
@@ -297,8 +323,8 @@ static int serve(struct options *o, struct err *e)
 		kill(api, SIGKILL);
 	if (auditor > 0)
 		kill(auditor, SIGKILL);
-	if (!strncmp(o->listen, "unix:", 5))
-		unlink(o->listen + 5);
+	if (socket_path[0])
+		unlink(socket_path);
 	return rc;
 }
 
