@@ -22,6 +22,13 @@
 #define WEIR_FLOWS_PER_SANDBOX 1024
 #define WEIR_RING_BYTES (4 * 1024 * 1024)
 
+/*
+ * Live datagram sockets of one sandbox that were ever pointed at a destination. Such a socket can hold back about 60 KB of
+ * data (splice with more to come) that no memory cgroup is charged for and no packet hook sees: 60 MB are the most here,
+ * where 256 processes of 1,024 descriptors could hold 15 GB. Ordinary programs stay far below: one per query or worker.
+ */
+#define WEIR_SOCKETS_PER_SANDBOX 1024
+
 enum weir_verdict {
 	WEIR_DENY = 0, /* zero: a value nobody wrote denies */
 	WEIR_ALLOW = 1,
@@ -45,7 +52,8 @@ enum weir_reason {
 	WEIR_REASON_NO_POLICY = 2, /* its policy id holds no policy: denied */
 	WEIR_REASON_MALFORMED = 3, /* not an IPv4 or IPv6 packet we can read to its transport header: denied */
 	WEIR_REASON_SOCKET = 4,	   /* the socket was made in a cgroup that is denied */
-	WEIR_REASON_COUNT = 5,
+	WEIR_REASON_SOCKETS = 5,   /* its cgroup holds as many datagram sockets as it may, or this one can't be counted */
+	WEIR_REASON_COUNT = 6,
 };
 
 /* How far to trust `pid` and `comm` of an event. */
@@ -69,7 +77,8 @@ struct weir_policy {
 /*
  * One sandbox or other governed cgroup, keyed by cgroup id. `policy` and `flags` are written by user space; the counters
  * by the hooks, atomically. An attempt is one connect() of a stream socket, or one packet of anything else; allowed
- * packets of a stream are counted in packets/bytes only, denied ones are attempts.
+ * packets of a stream are counted in packets/bytes only, denied ones are attempts. Pointing a datagram socket somewhere is
+ * an attempt only when it is refused there (SOCKETS).
  */
 struct weir_sandbox {
 	__u32 policy; /* index into the policies map */
@@ -83,6 +92,13 @@ struct weir_sandbox {
 	__u64 unlisted; /* attempts with neither a flow entry nor an event (limit, full map or full ring): detail is lost */
 	__u64 packets;	/* allowed to leave */
 	__u64 bytes;
+	/*
+	 * Datagram sockets made in this cgroup (UDP; ping too) that were pointed at a destination and still exist, however
+	 * many descriptors or processes share one. A level, not a counter, and signed: were it ever off by one below zero, a
+	 * huge number would refuse every socket.
+	 */
+	__s64 sockets;
+	__u64 epoch; /* not 0, new whenever the entry is written: sockets that an earlier entry counted are not taken off it */
 };
 
 /* What makes two attempts the same in the audit: they share an entry and only its count grows. */
@@ -128,12 +144,12 @@ enum weir_stat {
 	WEIR_STAT_RING_FULL = 0, /* event dropped, ring full */
 	WEIR_STAT_FLOW_FULL = 1, /* flow not listed, map full or limit reached */
 	WEIR_STAT_NO_ENTRY = 2,	 /* packet or connect denied because the cgroup has no entry */
-	WEIR_STAT_STORAGE = 3,	 /* no socket storage: attribution lost */
+	WEIR_STAT_STORAGE = 3,	 /* no socket storage: a stream's attribution is lost, a datagram socket is refused */
 	WEIR_STAT_COUNT = 4,
 };
 
 _Static_assert(sizeof(struct weir_policy) == 16, "ABI");
-_Static_assert(sizeof(struct weir_sandbox) == 80, "ABI");
+_Static_assert(sizeof(struct weir_sandbox) == 96, "ABI");
 _Static_assert(sizeof(struct weir_flow_key) == 40, "ABI");
 _Static_assert(sizeof(struct weir_flow) == 32, "ABI");
 _Static_assert(sizeof(struct weir_event) == 40 + 16 + 16 + 16 + 8 + 256, "ABI");

@@ -8,6 +8,7 @@
  *	report.bpf.h		who acts, exact counters, flows and events
  *	hook_address.bpf.h	connect4/6, sendmsg4/6
  *	hook_packet.bpf.h	cgroup_skb/egress
+ *	hook_release.bpf.h	sock_release
  */
 #include "vmlinux.h"
 
@@ -20,5 +21,6 @@
 #include "report.bpf.h"
 #include "hook_address.bpf.h"
 #include "hook_packet.bpf.h"
+#include "hook_release.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -4,7 +4,8 @@
  *
  * A stream socket is judged here, so that connect() fails at once instead of resending a SYN until it gives up. Datagram
  * and raw sockets are not: refused here, no packet would exist, and the DNS name inside would never be seen. Who asked is
- * remembered, the packet hook does the rest, and the sender gets EPERM all the same.
+ * remembered, the packet hook does the rest, and the sender gets EPERM all the same. But a socket can hold its data back, so
+ * that there is no packet either: they are counted here, each once, and one too many is refused.
  *
  * The kernel picks these programs by the socket's cgroup; a task may use a socket that another cgroup made. Both are asked.
  */
@@ -49,15 +50,19 @@ static __always_inline int is_deferred(const struct bpf_sock_addr *ctx)
 /* `own`: the task's governed cgroup, or what tells that it has to be found out first. */
 #define OWN_UNKNOWN (~0ULL)
 
-static __always_inline void remember(struct bpf_sock *sk, struct task_struct *t, __u64 own)
+static __always_inline struct weir_owner *owner_of(struct bpf_sock *sk)
 {
 	struct weir_owner *o = bpf_sk_storage_get(&owners, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+
+	if (!o)
+		stat_inc(WEIR_STAT_STORAGE);
+	return o;
+}
+
+static __always_inline void remember(struct weir_owner *o, struct task_struct *t, __u64 own)
+{
 	__u64 lives_in = bpf_get_current_cgroup_id();
 
-	if (!o) {
-		stat_inc(WEIR_STAT_STORAGE);
-		return;
-	}
 	if (o->host_pid == (__u32)t->tgid && o->lives_in == lives_in)
 		return;
 	o->cgroup = own == OWN_UNKNOWN ? governed(t->cgroups->dfl_cgrp) : own;
@@ -96,6 +101,7 @@ static __always_inline int judge_connect(struct bpf_sock_addr *ctx, struct attem
 	struct task_struct *t = credible_task();
 	struct weir_sandbox *sb, *other;
 	struct connect_who w;
+	struct weir_owner *o;
 	weir_judgement j;
 
 	find_connect_who(ctx, t, &w);
@@ -110,61 +116,118 @@ static __always_inline int judge_connect(struct bpf_sock_addr *ctx, struct attem
 	count_attempt(ctx, sb, a);
 	if (a->key.verdict != WEIR_ALLOW)
 		return ADDR_REFUSE;
-	if (t)
-		remember(ctx->sk, t, w.own);
+	if (!t)
+		return ADDR_PASS;
+	o = owner_of(ctx->sk);
+	if (o)
+		remember(o, t, w.own);
 	return ADDR_PASS;
 }
 
-static __always_inline int defer(struct bpf_sock_addr *ctx)
+/* Puts a socket into the account of the cgroup it was made in: once, whoever else tries at the same moment. */
+static __always_inline weir_judgement count_socket(struct weir_owner *o, __u64 made_in)
+{
+	struct weir_sandbox *sb = bpf_map_lookup_elem(&sandboxes, &made_in);
+	__u64 as = WEIR_EPOCH_STRANGER;
+	weir_judgement j;
+	__u32 zero = 0;
+
+	if (sb)
+		as = sb->epoch;
+	else
+		sb = bpf_map_lookup_elem(&strangers, &zero);
+	if (!sb)
+		return weir_judge_socket(0, 0);
+	j = weir_judge_socket(1, __sync_fetch_and_add(&sb->sockets, 1));
+	if (weir_verdict_of(j) == WEIR_ALLOW) {
+		o->counted_in = made_in; /* the same for all who try */
+		if (__sync_val_compare_and_swap(&o->counted, 0, as) == 0)
+			return j;
+	}
+	__sync_fetch_and_add(&sb->sockets, -1);
+	return j;
+}
+
+/* A datagram socket: counted at its first use, otherwise passed on. `key` holds the destination. */
+static __always_inline int defer(struct bpf_sock_addr *ctx, struct attempt *a)
 {
 	struct task_struct *t = credible_task();
+	struct weir_owner *o = owner_of(ctx->sk);
+	struct connect_who w;
+	weir_judgement j;
 
-	if (t)
-		remember(ctx->sk, t, OWN_UNKNOWN);
-	return ADDR_PASS;
+	if (o && t)
+		remember(o, t, OWN_UNKNOWN);
+	if (o && o->counted)
+		return ADDR_PASS;
+	find_connect_who(ctx, t, &w);
+	j = o ? count_socket(o, w.made_in) : weir_judge_socket(0, 0);
+	if (weir_verdict_of(j) == WEIR_ALLOW)
+		return ADDR_PASS;
+	a->key.cgroup = w.own ? w.own : w.made_in;
+	a->key.verdict = weir_verdict_of(j);
+	a->key.reason = weir_reason_of(j);
+	a->key.protocol = (__u8)ctx->protocol;
+	a->task = t;
+	count_attempt(ctx, bpf_map_lookup_elem(&sandboxes, &a->key.cgroup), a);
+	return ADDR_REFUSE;
+}
+
+static __always_inline void destination4(struct bpf_sock_addr *ctx, struct weir_flow_key *key, __u8 hook)
+{
+	__u32 ip = ctx->user_ip4;
+
+	key->hook = hook;
+	key->family = 4;
+	key->daddr[10] = key->daddr[11] = 0xff;
+	__builtin_memcpy(key->daddr + 12, &ip, 4);
+	key->dport_be = (__u16)ctx->user_port;
+}
+
+static __always_inline void destination6(struct bpf_sock_addr *ctx, struct weir_flow_key *key, __u8 hook)
+{
+	__u32 ip[4] = {ctx->user_ip6[0], ctx->user_ip6[1], ctx->user_ip6[2], ctx->user_ip6[3]};
+
+	key->hook = hook;
+	key->family = 6;
+	__builtin_memcpy(key->daddr, ip, sizeof ip);
+	key->dport_be = (__u16)ctx->user_port;
 }
 
 SEC("cgroup/connect4")
 int weir_connect4(struct bpf_sock_addr *ctx)
 {
 	struct attempt a = {};
-	__u32 ip = ctx->user_ip4;
 
-	if (is_deferred(ctx))
-		return defer(ctx);
-	a.key.hook = WEIR_HOOK_CONNECT4;
-	a.key.family = 4;
-	a.key.daddr[10] = a.key.daddr[11] = 0xff;
-	__builtin_memcpy(a.key.daddr + 12, &ip, 4);
-	a.key.dport_be = (__u16)ctx->user_port;
-	return judge_connect(ctx, &a);
+	destination4(ctx, &a.key, WEIR_HOOK_CONNECT4);
+	return is_deferred(ctx) ? defer(ctx, &a) : judge_connect(ctx, &a);
 }
 
 SEC("cgroup/connect6")
 int weir_connect6(struct bpf_sock_addr *ctx)
 {
 	struct attempt a = {};
-	__u32 ip[4] = {ctx->user_ip6[0], ctx->user_ip6[1], ctx->user_ip6[2], ctx->user_ip6[3]};
 
-	if (is_deferred(ctx))
-		return defer(ctx);
-	a.key.hook = WEIR_HOOK_CONNECT6;
-	a.key.family = 6;
-	__builtin_memcpy(a.key.daddr, ip, sizeof ip);
-	a.key.dport_be = (__u16)ctx->user_port;
-	return judge_connect(ctx, &a);
+	destination6(ctx, &a.key, WEIR_HOOK_CONNECT6);
+	return is_deferred(ctx) ? defer(ctx, &a) : judge_connect(ctx, &a);
 }
 
 SEC("cgroup/sendmsg4")
 int weir_sendmsg4(struct bpf_sock_addr *ctx)
 {
-	return defer(ctx);
+	struct attempt a = {};
+
+	destination4(ctx, &a.key, WEIR_HOOK_SENDMSG4);
+	return defer(ctx, &a);
 }
 
 SEC("cgroup/sendmsg6")
 int weir_sendmsg6(struct bpf_sock_addr *ctx)
 {
-	return defer(ctx);
+	struct attempt a = {};
+
+	destination6(ctx, &a.key, WEIR_HOOK_SENDMSG6);
+	return defer(ctx, &a);
 }
 
 #endif

@@ -49,7 +49,7 @@ struct {
 } stats SEC(".maps");
 
 /* The account of every cgroup below ours without an entry, together: their flows are bounded here. Mapped by user space,
- * which takes swept flows off `flows` atomically. */
+ * which takes swept flows off `flows` atomically. Never replaced, so its epoch is not asked. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -58,18 +58,25 @@ struct {
 	__type(value, struct weir_sandbox);
 } strangers SEC(".maps");
 
-/* Who connected or first sent, for packets that leave in somebody else's context. */
+/* `counted` of a socket that is in the account of the strangers. */
+#define WEIR_EPOCH_STRANGER (~0ULL)
+
+/* Who connected or first sent, for packets that leave in somebody else's context; and of a datagram socket, which entry's
+ * `sockets` it is in. */
 struct weir_owner {
-	__u64 cgroup;	/* governed cgroup of that task, 0 when it is not below our root */
-	__u64 lives_in; /* the cgroup it is in, to notice that it moved */
-	__u32 host_pid;
+	__u64 counted_in; /* that entry's key .. */
+	__u64 counted;	  /* .. and epoch; 0: in none */
+	__u64 cgroup;	  /* governed cgroup of that task, 0 when it is not below our root */
+	__u64 lives_in;	  /* the cgroup it is in, to notice that it moved */
+	__u32 host_pid;	  /* 0: nobody we could name */
 	__u32 pid;
 	__u32 uid;
 	__u32 pad;
 	char comm[WEIR_COMM_LEN];
 };
 
-/* Made at connect and sendmsg only: at socket() it would tax every socket. No memory: attribution is lost, no verdict. */
+/* Made at connect and sendmsg only: at socket() it would tax every socket. No memory: a stream's attribution is lost; a
+ * datagram socket is refused, as it could not be counted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

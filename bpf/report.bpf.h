@@ -97,7 +97,7 @@ static __always_inline void fill_who(struct weir_event *ev, const struct attempt
 		ev->pid = inner_pid(t);
 		ev->uid = t->cred->uid.val;
 		BPF_CORE_READ_INTO(&ev->comm, t, comm);
-	} else if (a->socket) {
+	} else if (a->socket && a->socket->host_pid) {
 		ev->attribution = WEIR_ATTR_SOCKET;
 		ev->host_pid = a->socket->host_pid;
 		ev->pid = a->socket->pid;

@@ -56,4 +56,16 @@ WEIR_INLINE weir_judgement weir_judge_both(weir_judgement task, weir_judgement s
 	return task;
 }
 
+/*
+ * May a datagram socket be pointed at a destination for the first time? `live`: how many its cgroup holds already; `counted`
+ * is 0 when there is no memory to count this one (the kernel allows each socket a little, and its owner can use that up). An
+ * uncounted socket would escape the bound, so it is refused like one too many.
+ */
+WEIR_INLINE weir_judgement weir_judge_socket(int counted, __s64 live)
+{
+	if (!counted || live >= WEIR_SOCKETS_PER_SANDBOX)
+		return weir_judgement_of(WEIR_DENY, WEIR_REASON_SOCKETS);
+	return weir_judgement_of(WEIR_ALLOW, WEIR_REASON_DEFAULT);
+}
+
 #endif

@@ -410,6 +410,7 @@ struct rig *rig_start(bool start_ready)
 	struct rig *r = mmap(NULL, sizeof *r, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	socklen_t len = sizeof address;
 	int supervisor[2], auditor[2], listener;
+	pid_t pid;
 
 	signal(SIGPIPE, SIG_IGN);
 	strcpy(r->last_project, "-");
@@ -420,9 +421,10 @@ struct rig *rig_start(bool start_ready)
 	assert_int_equal(listen(listener, 1024), 0);
 	assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &len), 0);
 	r->port = ntohs(address.sin_port);
-	r->api = fork();
-	assert_true(r->api >= 0);
-	if (r->api == 0) {
+	/* Not into `r` at once: the children share it, and their 0 would be written there too. */
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
 		bool root = geteuid() == 0;
 		struct api_config config = {
 		    .listen_fd = listener,
@@ -440,9 +442,10 @@ struct rig *rig_start(bool start_ready)
 	close(listener);
 	close(supervisor[1]);
 	close(auditor[1]);
-	r->fake = fork();
-	assert_true(r->fake >= 0);
-	if (r->fake == 0) {
+	r->api = pid;
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG,
 		      SIGKILL); /* a test that fails leaves nothing behind: the api ends with its supervisor */
 		close_range(3, (unsigned)supervisor[0] - 1, 0); /* those of earlier rigs, whose hanging up must be theirs */
@@ -451,6 +454,7 @@ struct rig *rig_start(bool start_ready)
 		serve(r);
 		_exit(0);
 	}
+	r->fake = pid;
 	close(supervisor[0]);
 	close(auditor[0]);
 	if (start_ready)
@@ -472,6 +476,7 @@ static int finish(struct rig *r)
 
 int rig_stop(struct rig *r)
 {
+	assert_true(r->api > 0); /* kill(0) would mean all of us */
 	kill(r->api, SIGTERM);
 	return finish(r);
 }

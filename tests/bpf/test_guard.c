@@ -29,6 +29,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -1022,6 +1023,7 @@ static void test_probe_flag(void **state)
 	assert_int_equal(sb.probes, 2);
 	assert_int_equal(sb.probes_denied, 2);
 	assert_int_equal(sb.attempts + sb.denied + sb.allowed + sb.flows + sb.unlisted + sb.packets, 0);
+	assert_int_equal(sb.sockets, 0);
 	assert_int_equal(drain(), 0);
 	govern(BOX_A, ALLOWING, WEIR_SB_PROBE);
 	assert_int_equal(udp_from(BOX_A, "192.0.2.1", 9), 0);
@@ -1371,6 +1373,505 @@ static void test_strangers_are_bounded(void **state)
 	assert_int_equal(drain(), 10);
 }
 
+/* ---- how many datagram sockets a sandbox may have pointed somewhere ---- */
+
+/* In a child, which holds the sockets and reads the counters itself: the line that failed reaches the parent. */
+#define MUST(cond)                                                                                                             \
+	do {                                                                                                                   \
+		if (!(cond)) {                                                                                                 \
+			told->count = __LINE__;                                                                                \
+			_exit(254);                                                                                            \
+		}                                                                                                              \
+	} while (0)
+
+static void child_ok(pid_t pid)
+{
+	int rc = reap(pid);
+
+	if (rc)
+		fail_msg("line %d in the child failed", told->count);
+}
+
+static int64_t live(enum box box)
+{
+	struct weir_sandbox sb = {0};
+
+	return guard_get_sandbox(t.guard, t.id[box], &sb, NULL) < 0 ? INT64_MIN : sb.sockets;
+}
+
+/* A last reference may be dropped a little later (in flight over a unix socket). */
+static int live_becomes(enum box box, int64_t want)
+{
+	int i;
+
+	for (i = 0; i < 2000 && live(box) != want; i++)
+		usleep(1000);
+	return live(box) == want;
+}
+
+static const struct first_use {
+	int family;
+	int send;
+	const char *to;
+	uint8_t hook;
+} first_uses[] = {
+    {AF_INET, 0, "192.0.2.1", WEIR_HOOK_CONNECT4},
+    {AF_INET6, 0, "2001:db8::9", WEIR_HOOK_CONNECT6},
+    {AF_INET, 1, "192.0.2.1", WEIR_HOOK_SENDMSG4},
+    {AF_INET6, 1, "2001:db8::9", WEIR_HOOK_SENDMSG6},
+};
+#define FIRST_USES ((int)(sizeof first_uses / sizeof *first_uses))
+
+static int use(int s, const struct first_use *u)
+{
+	union addr a;
+	socklen_t len = addr_of(&a, u->family, u->to, 9);
+
+	return (u->send ? (int)sendto(s, "x", 1, 0, &a.sa, len) : connect(s, &a.sa, len)) < 0 ? errno : 0;
+}
+
+static int udp_socket(int family)
+{
+	return socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+}
+
+static void many_files(void)
+{
+	struct rlimit r = {4096, 4096};
+
+	MUST(setrlimit(RLIMIT_NOFILE, &r) == 0);
+}
+
+/* As many as are allowed, each way a quarter; which ones they are is left in `fds`. */
+static void fill_sockets(int fds[WEIR_SOCKETS_PER_SANDBOX])
+{
+	int i;
+
+	many_files();
+	for (i = 0; i < WEIR_SOCKETS_PER_SANDBOX; i++) {
+		fds[i] = udp_socket(first_uses[i % FIRST_USES].family);
+		MUST(fds[i] >= 0 && use(fds[i], &first_uses[i % FIRST_USES]) == 0);
+	}
+}
+
+static void limit_child(void)
+{
+	int fds[WEIR_SOCKETS_PER_SANDBOX], extra[FIRST_USES], i;
+
+	fill_sockets(fds);
+	MUST(live(BOX_A) == WEIR_SOCKETS_PER_SANDBOX);
+	MUST(counters(BOX_A).denied == 0);
+	for (i = 0; i < FIRST_USES; i++) {
+		extra[i] = udp_socket(first_uses[i].family);
+		MUST(use(extra[i], &first_uses[i]) == EPERM);
+		MUST(live(BOX_A) == WEIR_SOCKETS_PER_SANDBOX);
+	}
+	/* Those that are in go on; other kinds are not meant. */
+	for (i = 0; i < FIRST_USES; i++)
+		MUST(use(fds[i], &first_uses[i]) == 0);
+	MUST(tcp_to("192.0.2.1", 9) == ECONNREFUSED);
+	/* Place for one, whether it was refused before or not. */
+	close(fds[7]);
+	MUST(live(BOX_A) == WEIR_SOCKETS_PER_SANDBOX - 1);
+	MUST(use(extra[2], &first_uses[2]) == 0);
+	MUST(use(extra[1], &first_uses[1]) == EPERM);
+	close(extra[1]);
+	MUST(live(BOX_A) == WEIR_SOCKETS_PER_SANDBOX);
+	close(extra[2]);
+	MUST(use(udp_socket(AF_INET), &first_uses[0]) == 0);
+	MUST(use(udp_socket(AF_INET), &first_uses[0]) == EPERM);
+	_exit(0);
+}
+
+static void test_socket_limit(void **state)
+{
+	int i, refused[WEIR_HOOK_COUNT] = {0};
+	struct weir_sandbox sb;
+	pid_t pid;
+
+	(void)state;
+	govern(BOX_A, ALLOWING, 0);
+	govern(BOX_B, ALLOWING, 0);
+	pid = spawn(BOX_A, 0);
+	if (pid == 0)
+		limit_child();
+	child_ok(pid);
+	sb = counters(BOX_A);
+	assert_int_equal(sb.sockets, 0);
+	assert_int_equal(sb.denied, FIRST_USES + 2);
+	assert_int_equal(sb.attempts, sb.denied + sb.allowed);
+	assert_int_equal(sb.unlisted, 0);
+	drain();
+	for (i = 0; i < seen.n; i++) {
+		const struct weir_event *ev = &seen.ev[i];
+		uint8_t daddr[16];
+
+		if (ev->key.reason != WEIR_REASON_SOCKETS)
+			continue;
+		refused[ev->key.hook]++;
+		daddr_of(daddr, ev->key.family == 4 ? "192.0.2.1" : "2001:db8::9");
+		assert_memory_equal(ev->key.daddr, daddr, 16);
+		assert_int_equal(ev->key.cgroup, t.id[BOX_A]);
+		assert_int_equal(ev->key.verdict, WEIR_DENY);
+		assert_int_equal(ev->key.protocol, IPPROTO_UDP);
+		assert_int_equal(ntohs(ev->key.dport_be), 9);
+		assert_int_equal(ev->attribution, WEIR_ATTR_CURRENT);
+		assert_int_equal(ev->pid, pid);
+		assert_string_equal(ev->comm, COMM);
+	}
+	for (i = 0; i < FIRST_USES; i++)
+		assert_int_equal(refused[first_uses[i].hook], 1);
+	/* Another sandbox never had fewer. */
+	assert_int_equal(udp_from(BOX_B, "192.0.2.1", 9), 0);
+	assert_int_equal(live(BOX_B), 0);
+}
+
+static void pass_fd(int over, int fd)
+{
+	char control[CMSG_SPACE(sizeof fd)] = {0};
+	struct iovec io = {.iov_base = "f", .iov_len = 1};
+	struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof fd);
+	memcpy(CMSG_DATA(c), &fd, sizeof fd);
+	MUST(sendmsg(over, &m, 0) == 1);
+}
+
+static int take_fd(int over)
+{
+	char control[CMSG_SPACE(sizeof(int))] = {0}, byte;
+	struct iovec io = {.iov_base = &byte, .iov_len = 1};
+	struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+	int fd;
+
+	MUST(recvmsg(over, &m, 0) == 1 && CMSG_FIRSTHDR(&m));
+	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof fd);
+	return fd;
+}
+
+/* Descriptors come and go in three processes of two sandboxes; there is one socket. */
+static void shared_child(void)
+{
+	int pair[2], s, copy, status, i;
+	pid_t other;
+
+	MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+	s = udp_socket(AF_INET);
+	MUST(live(BOX_A) == 0);
+	MUST(use(s, &first_uses[0]) == 0 && use(s, &first_uses[2]) == 0);
+	copy = dup(s);
+	MUST(copy >= 0 && use(copy, &first_uses[0]) == 0 && live(BOX_A) == 1);
+	other = fork();
+	if (other == 0) {
+		char go;
+
+		MUST(use(s, &first_uses[0]) == 0);
+		MUST(read(pair[1], &go, 1) == 1);
+		_exit(0); /* the last one: closed by its end */
+	}
+	close(s);
+	close(copy);
+	MUST(live(BOX_A) == 1);
+	MUST(write(pair[0], "x", 1) == 1 && waitpid(other, &status, 0) == other && status == 0);
+	MUST(live_becomes(BOX_A, 0));
+	/* Nobody has it, it is on its way to somebody. */
+	s = udp_socket(AF_INET);
+	MUST(use(s, &first_uses[2]) == 0);
+	for (i = 0; i < 3; i++)
+		pass_fd(pair[0], s);
+	close(s);
+	MUST(live(BOX_A) == 1);
+	s = take_fd(pair[1]);
+	MUST(use(s, &first_uses[2]) == 0 && live(BOX_A) == 1);
+	close(s);
+	MUST(live(BOX_A) == 1);
+	close(pair[0]);
+	close(pair[1]);
+	MUST(live_becomes(BOX_A, 0));
+	/* Whoever points it: it counts where it was made, and is taken off from anywhere. */
+	s = udp_socket(AF_INET);
+	move_to(BOX_B);
+	MUST(use(s, &first_uses[0]) == 0);
+	MUST(live(BOX_A) == 1 && live(BOX_B) == 0);
+	close(s);
+	MUST(live(BOX_A) == 0 && live(BOX_B) == 0);
+	_exit(0);
+}
+
+static void test_socket_shared(void **state)
+{
+	pid_t pid;
+
+	(void)state;
+	govern(BOX_A, ALLOWING, 0);
+	govern(BOX_B, ALLOWING, 0);
+	pid = spawn(BOX_A, 0);
+	if (pid == 0)
+		shared_child();
+	child_ok(pid);
+}
+
+/* Streams, their accepted ends, and datagram sockets that were never pointed anywhere. */
+static void uncounted_child(void)
+{
+	int l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int u = udp_socket(AF_INET), accepted;
+	union addr any, a;
+	socklen_t len = addr_of(&a, AF_INET, "192.0.2.1", 7779);
+
+	MUST(bind(l, &any.sa, addr_of(&any, AF_INET, "0.0.0.0", 7779)) == 0 && listen(l, 1) == 0);
+	MUST(connect(s, &a.sa, len) == 0);
+	accepted = accept(l, NULL, NULL);
+	MUST(accepted >= 0 && send(accepted, "x", 1, 0) == 1);
+	MUST(bind(u, &any.sa, addr_of(&any, AF_INET, "0.0.0.0", 7779)) == 0);
+	MUST(live(BOX_A) == 0);
+	close(accepted);
+	close(s);
+	close(l);
+	close(u);
+	MUST(live(BOX_A) == 0);
+	_exit(0);
+}
+
+static void test_socket_uncounted(void **state)
+{
+	pid_t pid;
+
+	(void)state;
+	govern(BOX_A, ALLOWING, 0);
+	pid = spawn(BOX_A, 0);
+	if (pid == 0)
+		uncounted_child();
+	child_ok(pid);
+}
+
+#define CYCLES 20000
+
+static void *cycle_thread(void *arg)
+{
+	const struct first_use *u = arg;
+	int i, s;
+
+	for (i = 0; i < CYCLES; i++) {
+		s = udp_socket(u->family);
+		MUST(use(s, u) == 0);
+		close(s);
+	}
+	return NULL;
+}
+
+static void two_threads(void *(*run)(void *), void *first, void *second)
+{
+	pthread_t th[2];
+
+	MUST(pthread_create(&th[0], NULL, run, first) == 0 && pthread_create(&th[1], NULL, run, second) == 0);
+	MUST(pthread_join(th[0], NULL) == 0 && pthread_join(th[1], NULL) == 0);
+}
+
+static void *same_thread(void *arg)
+{
+	__atomic_fetch_add(&told->go, 1, __ATOMIC_SEQ_CST);
+	while (__atomic_load_n(&told->go, __ATOMIC_SEQ_CST) % 2)
+		;
+	MUST(use(*(int *)arg, &first_uses[2]) == 0);
+	return NULL;
+}
+
+static void cycles_child(void)
+{
+	int i, s;
+
+	two_threads(cycle_thread, (void *)(uintptr_t)&first_uses[0], (void *)(uintptr_t)&first_uses[1]);
+	MUST(live(BOX_A) == 0);
+	/* Both are the first to use one socket. */
+	for (i = 0; i < 500; i++) {
+		s = udp_socket(AF_INET);
+		two_threads(same_thread, &s, &s);
+		MUST(live(BOX_A) == 1);
+		close(s);
+		MUST(live(BOX_A) == 0);
+	}
+	_exit(0);
+}
+
+static void test_socket_cycles(void **state)
+{
+	pid_t pid;
+
+	(void)state;
+	govern(BOX_A, ALLOWING, 0);
+	pid = spawn(BOX_A, 0);
+	if (pid == 0)
+		cycles_child();
+	child_ok(pid);
+	assert_int_equal(counters(BOX_A).sockets, 0);
+	assert_int_equal(counters(BOX_A).denied, 0);
+}
+
+/* Two threads at the limit: never one more than that, and nothing is left over. */
+static void *crowd_thread(void *arg)
+{
+	int *fds = arg, i, got = 0;
+
+	for (i = 0; i < WEIR_SOCKETS_PER_SANDBOX; i++) {
+		fds[i] = udp_socket(AF_INET);
+		got += use(fds[i], &first_uses[0]) == 0;
+	}
+	__atomic_fetch_add(&told->ports, got, __ATOMIC_SEQ_CST);
+	return NULL;
+}
+
+static void crowd_child(void)
+{
+	static int fds[2][WEIR_SOCKETS_PER_SANDBOX];
+
+	many_files();
+	told->ports = 0;
+	two_threads(crowd_thread, fds[0], fds[1]);
+	MUST(told->ports == WEIR_SOCKETS_PER_SANDBOX);
+	MUST(live(BOX_A) == WEIR_SOCKETS_PER_SANDBOX);
+	_exit(0);
+}
+
+static void test_socket_crowd(void **state)
+{
+	pid_t pid;
+
+	(void)state;
+	govern(BOX_A, ALLOWING, 0);
+	pid = spawn(BOX_A, 0);
+	if (pid == 0)
+		crowd_child();
+	child_ok(pid);
+	assert_int_equal(counters(BOX_A).sockets, 0);
+	assert_int_equal(counters(BOX_A).denied, WEIR_SOCKETS_PER_SANDBOX);
+}
+
+/* The owner of a socket fills the memory the kernel allows it: it can't be counted, so it may not be pointed anywhere. */
+static void full_child(void)
+{
+	int s = udp_socket(AF_INET6), i;
+	struct ipv6_mreq group = {.ipv6mr_interface = 1};
+
+	inet_pton(AF_INET6, "ff01::1:0:0", &group.ipv6mr_multiaddr);
+	for (i = 0; i < 20000; i++) {
+		uint32_t n = htonl((uint32_t)i);
+
+		memcpy(&group.ipv6mr_multiaddr.s6_addr[12], &n, 4);
+		if (setsockopt(s, IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP, &group, sizeof group) < 0)
+			break;
+	}
+	MUST(i < 20000 && errno == ENOMEM);
+	MUST(use(s, &first_uses[1]) == EPERM && use(s, &first_uses[3]) == EPERM);
+	MUST(live(BOX_A) == 0);
+	MUST(setsockopt(s, IPPROTO_IPV6, IPV6_DROP_MEMBERSHIP, &group, sizeof group) < 0); /* the one that failed */
+	while (i-- > 0) {
+		uint32_t n = htonl((uint32_t)i);
+
+		memcpy(&group.ipv6mr_multiaddr.s6_addr[12], &n, 4);
+		MUST(setsockopt(s, IPPROTO_IPV6, IPV6_DROP_MEMBERSHIP, &group, sizeof group) == 0);
+	}
+	MUST(live_becomes(BOX_A, 0));
+	for (i = 0; i < 1000 && use(s, &first_uses[1]) != 0; i++)
+		usleep(1000); /* the kernel gives it back after a grace period */
+	MUST(i < 1000 && live(BOX_A) == 1);
+	_exit(0);
+}
+
+static void test_socket_uncountable(void **state)
+{
+	uint64_t before[WEIR_STAT_COUNT], after[WEIR_STAT_COUNT];
+	struct err e = {0};
+	int i, refused = 0;
+	pid_t pid;
+
+	(void)state;
+	govern(BOX_A, ALLOWING, 0);
+	must(guard_stats(t.guard, before, &e), &e);
+	pid = spawn(BOX_A, 0);
+	if (pid == 0)
+		full_child();
+	child_ok(pid);
+	must(guard_stats(t.guard, after, &e), &e);
+	assert_true(after[WEIR_STAT_STORAGE] - before[WEIR_STAT_STORAGE] >= 2);
+	assert_int_equal(counters(BOX_A).denied, after[WEIR_STAT_STORAGE] - before[WEIR_STAT_STORAGE]);
+	drain();
+	for (i = 0; i < seen.n; i++)
+		refused += seen.ev[i].key.reason == WEIR_REASON_SOCKETS && seen.ev[i].key.verdict == WEIR_DENY;
+	assert_int_equal(refused, 2);
+}
+
+/* A socket that outlives the entry it was counted in: the next entry neither has it nor loses one for it. */
+static void replaced_child(void)
+{
+	int s = udp_socket(AF_INET), after;
+
+	MUST(use(s, &first_uses[0]) == 0 && live(BOX_A) == 1);
+	MUST(counters(BOX_A).probes == 0 && counters(BOX_A).attempts == 0);
+	MUST(guard_set_sandbox(t.guard, t.id[BOX_A], ALLOWING, 0, NULL) == 0);
+	MUST(live(BOX_A) == 0);
+	after = udp_socket(AF_INET);
+	MUST(use(after, &first_uses[0]) == 0 && live(BOX_A) == 1);
+	close(s);
+	MUST(live(BOX_A) == 1);
+	MUST(guard_del_sandbox(t.guard, t.id[BOX_A], NULL) == 0);
+	close(after);
+	MUST(guard_set_sandbox(t.guard, t.id[BOX_A], ALLOWING, 0, NULL) == 0);
+	MUST(live(BOX_A) == 0);
+	_exit(0);
+}
+
+static void test_socket_replaced(void **state)
+{
+	pid_t pid;
+
+	(void)state;
+	govern(BOX_A, ALLOWING, WEIR_SB_PROBE);
+	pid = spawn(BOX_A, 0);
+	if (pid == 0)
+		replaced_child();
+	child_ok(pid);
+	assert_int_equal(counters(BOX_A).sockets, 0);
+}
+
+/* Cgroups without an entry have one allowance together, and it comes back. */
+static void strangers_child(void)
+{
+	static int fds[WEIR_SOCKETS_PER_SANDBOX];
+	int i;
+
+	many_files();
+	for (i = 0; i < WEIR_SOCKETS_PER_SANDBOX; i++) {
+		fds[i] = udp_socket(AF_INET);
+		MUST(use(fds[i], &first_uses[0]) == 0);
+	}
+	MUST(use(udp_socket(AF_INET), &first_uses[0]) == EPERM);
+	move_to(BOX_ROOT);
+	MUST(use(udp_socket(AF_INET), &first_uses[0]) == EPERM);
+	_exit(0);
+}
+
+static void test_socket_strangers(void **state)
+{
+	int round;
+
+	(void)state;
+	for (round = 0; round < 2; round++) {
+		pid_t pid = spawn(BOX_NONE, 0);
+
+		if (pid == 0)
+			strangers_child();
+		child_ok(pid);
+	}
+	assert_int_equal(drain(), 2);
+	assert_int_equal(seen.ev[0].key.reason, WEIR_REASON_SOCKETS);
+	assert_int_equal(seen.ev[0].key.cgroup, t.id[BOX_NONE]);
+	assert_int_equal(seen.ev[1].key.cgroup, t.id[BOX_ROOT]);
+}
+
 /* ---- an established stream when the policy changes ---- */
 
 /* In the child: a line for each number the parent asks for. */
@@ -1633,7 +2134,7 @@ static void test_budget(void **state)
 		n++;
 	}
 	fclose(f);
-	assert_int_equal(n, 5);
+	assert_int_equal(n, 6);
 }
 
 static void count_probe(void *ctx, const char *prog, int rc, const char *why)
@@ -1651,7 +2152,7 @@ static void test_probe(void **state)
 
 	(void)state;
 	must(guard_probe(count_probe, &n, &e), &e);
-	assert_int_equal(n, 5);
+	assert_int_equal(n, 6);
 }
 
 /* ---- */
@@ -1713,6 +2214,14 @@ int main(void)
 	    T(test_flow_race),
 	    T(test_flood_one_flow),
 	    T(test_strangers_are_bounded),
+	    T(test_socket_limit),
+	    T(test_socket_shared),
+	    T(test_socket_uncounted),
+	    T(test_socket_cycles),
+	    T(test_socket_crowd),
+	    T(test_socket_uncountable),
+	    T(test_socket_replaced),
+	    T(test_socket_strangers),
 	    T(test_established_stream),
 	    T(test_accepted_stream),
 	    T(test_pins_hold),

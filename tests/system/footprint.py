@@ -246,7 +246,7 @@ class Footprint:
         self.things["run files"] = {os.path.join(d, n) for d, s, f in os.walk("/run/weir/%s" % instance) for n in s + f}
         self.things["pins"] = set(os.listdir("/sys/fs/bpf/weir/%s" % instance)) if os.path.isdir("/sys/fs/bpf/weir/%s" % instance) else set()
         self.things["temporary files"] = {
-            n for d in ("/tmp", "/dev/shm", "/var/tmp") if os.path.isdir(d) for n in os.listdir(d) if "weir" in n and not n.startswith("weir-test-")
+            n for d in ("/tmp", "/dev/shm", "/var/tmp") if os.path.isdir(d) for n in os.listdir(d) if "weir" in n and not n.startswith(("weir-test-", "weir-vm."))
         }
         if not service:
             return

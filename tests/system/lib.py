@@ -161,8 +161,11 @@ class Service:
         for entry in os.listdir(base):
             procs = os.path.join(base, entry, "cgroup.procs")
             if os.path.exists(procs):
-                with open(procs) as f:
-                    found[entry] = [int(line) for line in f]
+                try:
+                    with open(procs) as f:
+                        found[entry] = [int(line) for line in f]
+                except OSError:
+                    pass  # removed while we looked
         return found
 
     def warm_box(self):

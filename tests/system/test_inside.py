@@ -1104,7 +1104,7 @@ class Inherited(unittest.TestCase):
         "    'modes': [oct(os.stat(p).st_mode) for p in ('/', '/usr', '/usr/bin/python3', '/etc', '/etc/passwd', '/dev/null', '/tmp', '/work', os.__file__)],\n"
         "    'limits': {n: resource.getrlimit(getattr(resource, n))[0] for n in ('RLIMIT_AS', 'RLIMIT_DATA', 'RLIMIT_NOFILE', 'RLIMIT_STACK', 'RLIMIT_CORE', 'RLIMIT_CPU', 'RLIMIT_MSGQUEUE')},\n"
         "    'processes': resource.getrlimit(resource.RLIMIT_NPROC)[0] >= 256,\n"
-        "    'environment': sorted(os.environ), 'cwd': os.getcwd(), 'can be killed first': int(open('/proc/self/oom_score_adj').read()) >= 0,\n"
+        "    'environment': sorted(os.environ), 'cwd': os.getcwd(), 'oom': open('/proc/self/oom_score_adj').read().strip(), 'nice': os.nice(0), 'scheduler': os.sched_getscheduler(0),\n"
         "    'where': id(object())}))\n"
     )
 
@@ -1137,7 +1137,9 @@ class Inherited(unittest.TestCase):
             "32-bit personality": dict(prefix=("setarch", "linux32")),
             "a session of its own": dict(start_new_session=True),
             "a directory that is gone": dict(shell="d=$(mktemp -d /tmp/weir-test-XXXXXX); cd $d; rmdir $d"),
-            "idle priority": dict(prefix=("nice", "-n", "10")),
+            "low priority": dict(prefix=("nice", "-n", "10")),
+            "batch scheduling": dict(prefix=("chrt", "-b", "0")),
+            "the host's OOM killer's choice": dict(prefix=("choom", "-n", "700", "--")),
         }
         with concurrent.futures.ThreadPoolExecutor(3) as pool:
             jobs = {name: pool.submit(self.look, *way.pop("prefix", ()), **way) for name, way in ways.items()}
@@ -1194,6 +1196,8 @@ class LeftOut(unittest.TestCase):
         "MOUNT_PROC": ("either", "verify", "open('/proc/self/status')", "ENOENT"),
         # Limits.test_open_files, SystemCalls.test_no_core_is_written
         "RLIMITS": ("either", "verify", "import resource\nprint(resource.getrlimit(resource.RLIMIT_CORE) == (1, 1), resource.getrlimit(resource.RLIMIT_MSGQUEUE)[1] == 0)", "False False\n"),
+        # Inherited.test_a_sandbox_is_the_same_everywhere
+        "SCHEDULING": ("either", "verify", "print(open('/proc/self/oom_score_adj').read().strip() == '500')", "False\n"),
         # Identity.test_no_terminal
         "SESSION": ("either", "verify", "import os\nprint(os.getsid(0))", "0\n"),
         # Without these nothing is missing from inside: each is a second layer, or a proof, and the first is still there.

@@ -78,6 +78,25 @@ static void test_judge_both(void **state)
 				}
 }
 
+static void test_judge_socket(void **state)
+{
+	static const int64_t lives[] = {
+	    INT64_MIN, -1, 0, 1, WEIR_SOCKETS_PER_SANDBOX - 1, WEIR_SOCKETS_PER_SANDBOX, WEIR_SOCKETS_PER_SANDBOX + 1,
+	    INT64_MAX};
+	size_t i;
+	int counted;
+
+	(void)state;
+	for (counted = 0; counted < 2; counted++)
+		for (i = 0; i < sizeof lives / sizeof *lives; i++) {
+			weir_judgement j = weir_judge_socket(counted, lives[i]);
+			int ok = counted && lives[i] < WEIR_SOCKETS_PER_SANDBOX;
+
+			assert_int_equal(weir_verdict_of(j), ok ? WEIR_ALLOW : WEIR_DENY);
+			assert_int_equal(weir_reason_of(j), ok ? WEIR_REASON_DEFAULT : WEIR_REASON_SOCKETS);
+		}
+}
+
 /* ---- the slow parser ---- */
 
 struct slow {
@@ -420,9 +439,9 @@ static void test_name_hash(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_judge),	 cmocka_unit_test(test_judge_both), cmocka_unit_test(test_parse_oracle),
-	    cmocka_unit_test(test_parse_limits), cmocka_unit_test(test_dns),	    cmocka_unit_test(test_dns_limits),
-	    cmocka_unit_test(test_which_is_dns), cmocka_unit_test(test_name_hash),
+	    cmocka_unit_test(test_judge),	 cmocka_unit_test(test_judge_both),   cmocka_unit_test(test_judge_socket),
+	    cmocka_unit_test(test_parse_oracle), cmocka_unit_test(test_parse_limits), cmocka_unit_test(test_dns),
+	    cmocka_unit_test(test_dns_limits),	 cmocka_unit_test(test_which_is_dns), cmocka_unit_test(test_name_hash),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

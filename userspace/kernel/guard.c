@@ -11,6 +11,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <time.h>
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -26,14 +27,17 @@
 /* Before 6.4 a verifier log that does not fit hides the reason behind ENOSPC. Untouched pages cost nothing. */
 #define VERIFIER_LOG_BYTES (16UL << 20)
 
-/* What is attached where, and the name of each link's pin. */
+/* What is attached where, and the name of each link's pin. Release comes first: no socket is counted that it would miss. */
 static const struct hook {
 	const char *prog;
 	const char *pin;
 	enum bpf_attach_type type;
 } hooks[] = {
-    {"weir_connect4", "link_connect4", BPF_CGROUP_INET4_CONNECT}, {"weir_connect6", "link_connect6", BPF_CGROUP_INET6_CONNECT},
-    {"weir_sendmsg4", "link_sendmsg4", BPF_CGROUP_UDP4_SENDMSG},  {"weir_sendmsg6", "link_sendmsg6", BPF_CGROUP_UDP6_SENDMSG},
+    {"weir_release", "link_release", BPF_CGROUP_INET_SOCK_RELEASE},
+    {"weir_connect4", "link_connect4", BPF_CGROUP_INET4_CONNECT},
+    {"weir_connect6", "link_connect6", BPF_CGROUP_INET6_CONNECT},
+    {"weir_sendmsg4", "link_sendmsg4", BPF_CGROUP_UDP4_SENDMSG},
+    {"weir_sendmsg6", "link_sendmsg6", BPF_CGROUP_UDP6_SENDMSG},
     {"weir_egress", "link_egress", BPF_CGROUP_INET_EGRESS},
 };
 #define HOOKS (sizeof hooks / sizeof *hooks)
@@ -444,9 +448,13 @@ int guard_set_policy(struct guard *g, uint32_t id, const struct weir_policy *p, 
 int guard_set_sandbox(struct guard *g, uint64_t cgroup, uint32_t policy, uint32_t flags, struct err *e)
 {
 	struct weir_sandbox sb = {.policy = policy, .flags = flags};
+	struct timespec now;
 
 	if (policy >= WEIR_POLICIES_MAX)
 		return err_set(e, EINVAL, LAYER, "policy slot %u: there are %d", policy, WEIR_POLICIES_MAX);
+	/* Any number that no earlier entry of this cgroup had. */
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	sb.epoch = (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
 	if (bpf_map_update_elem(g->maps[MAP_SANDBOXES], &cgroup, &sb, BPF_ANY) == 0)
 		return 0;
 	if (errno == E2BIG)

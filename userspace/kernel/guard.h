@@ -39,7 +39,7 @@ int guard_verify(const struct guard *g, int cgroup_fd, struct err *e);
 
 int guard_set_policy(struct guard *g, uint32_t id, const struct weir_policy *p, struct err *e);
 
-/* Adds or replaces the entry (counters start at 0). */
+/* Adds or replaces the entry. Counters start at 0; sockets that the old entry counted are in none and not bounded. */
 int guard_set_sandbox(struct guard *g, uint64_t cgroup_id, uint32_t policy, uint32_t flags, struct err *e);
 int guard_get_sandbox(const struct guard *g, uint64_t cgroup_id, struct weir_sandbox *ret, struct err *e);
 int guard_del_sandbox(struct guard *g, uint64_t cgroup_id, struct err *e);
