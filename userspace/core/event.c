@@ -16,7 +16,7 @@ const char *const event_hook_names[WEIR_HOOK_COUNT] = {
 const char *const event_verdict_names[2] = {[WEIR_DENY] = "denied", [WEIR_ALLOW] = "allowed"};
 const char *const event_reason_names[WEIR_REASON_COUNT] = {
     [WEIR_REASON_DEFAULT] = "default",	   [WEIR_REASON_NO_ENTRY] = "no_entry", [WEIR_REASON_NO_POLICY] = "no_policy",
-    [WEIR_REASON_MALFORMED] = "malformed", [WEIR_REASON_SOCKET] = "socket",	[WEIR_REASON_SOCKETS] = "socket-limit",
+    [WEIR_REASON_MALFORMED] = "malformed", [WEIR_REASON_SOCKET] = "socket",	[WEIR_REASON_SOCKETS] = "socket_limit",
 };
 const char *const event_attribution_names[3] = {
     [WEIR_ATTR_UNKNOWN] = "unknown",
