@@ -36,7 +36,7 @@
 static const char *const snippet_allowed[] = {
 	/* files */
 	"access", "chdir", "chmod", "chown", "close", "close_range", "copy_file_range", "creat", "dup", "dup2", "dup3",
-	"faccessat", "faccessat2", "fadvise64", "fallocate", "fchdir", "fchmod", "fchmodat", "fchmodat2", "fchown",
+	"faccessat", "faccessat2", "fallocate", "fchdir", "fchmod", "fchmodat", "fchmodat2", "fchown",
 	"fchownat", "fcntl", "fdatasync", "fgetxattr", "flistxattr", "flock", "fremovexattr", "fsetxattr", "fstat",
 	"fstatfs", "fsync", "ftruncate", "futimesat", "getcwd", "getdents", "getdents64", "getxattr",
 	"inotify_add_watch", "inotify_init", "inotify_init1", "inotify_rm_watch", "lchown", "lgetxattr", "link",
@@ -80,9 +80,9 @@ static const char *const snippet_allowed[] = {
 
 /*
  * Answered with success, and not done: nothing that a sandbox can write is on a disk, and these would flush every file system
- * of the host.
+ * of the host, or drop the host's own files from memory.
  */
-static const char *const snippet_pretended[] = {"sync", "syncfs"};
+static const char *const snippet_pretended[] = {"sync", "syncfs", "fadvise64"};
 
 /* Refused by name: a program that tries one of these learns that it may not, not that the kernel is old. */
 /* clang-format off */

@@ -2,6 +2,7 @@
 /* `weir uninstall`: what Weir ever made, away. */
 #include <argp.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <dirent.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -73,32 +74,46 @@ static int remove_tree(const char *path, int levels)
 	return rmdir(path) < 0 && errno != ENOENT ? -errno : 0;
 }
 
-/* Only a directory that holds what ours hold: a mistyped --state-dir must not empty somebody's home. */
+/* What the auditor makes, by name: a mistyped --state-dir must not cost anybody a file. */
 static int remove_state(const char *dir, struct err *e)
 {
-	char path[PATH_MAX];
-	int rc;
+	static const char *const ours[] = {"audit/audit.ndjson", "audit/audit.ndjson.1", "audit/audit.lock"};
+	_cleanup_fd_ int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-	if ((size_t)snprintf(path, sizeof path, "%s/audit", dir) >= sizeof path)
-		return err_set(e, ENAMETOOLONG, "--state-dir", "the path is too long");
-	rc = remove_tree(path, 0);
-	if (rc < 0)
-		return err_errno(e, -rc, "", "remove %s", path);
+	if (fd < 0)
+		return errno == ENOENT ? 0 : err_errno(e, errno, "--state-dir", "open %s", dir);
+	for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
+		if (unlinkat(fd, ours[i], 0) < 0 && errno != ENOENT)
+			return err_errno(e, errno, "", "remove %s/%s", dir, ours[i]);
+	if (unlinkat(fd, "audit", AT_REMOVEDIR) < 0 && errno != ENOENT && errno != ENOTEMPTY)
+		return err_errno(e, errno, "", "remove %s/audit", dir);
 	if (rmdir(dir) < 0 && errno != ENOENT) {
-		if (errno != ENOTEMPTY)
+		if (errno != ENOTEMPTY && errno != EBUSY)
 			return err_errno(e, errno, "", "remove %s", dir);
 		printf("left %s: it holds files that are not Weir's\n", dir);
 	}
 	return 0;
 }
 
-/* A bpffs that was mounted for our pins and holds nobody else's. */
+/* Nothing but the kernel's own two entries. */
+static bool bpffs_is_empty(void)
+{
+	_cleanup_dir_ DIR *d = opendir(BPFFS);
+	struct dirent *de;
+	bool empty = d != NULL;
+
+	while (d && (de = readdir(d)))
+		empty = empty && (de->d_name[0] == '.' || strstr(de->d_name, ".debug"));
+	return empty;
+}
+
+/* A bpffs that was mounted for our pins, and in which nobody else has pinned anything since. */
 static int remove_pins(struct err *e)
 {
 	if (rmdir(PIN_DIR) < 0 && errno != ENOENT && errno != ENOTDIR)
 		return err_errno(e, errno, "policy", "remove " PIN_DIR);
-	if (access(BPFFS_NOTE, F_OK) == 0 && umount(BPFFS) < 0 && errno != EBUSY && errno != EINVAL)
-		return err_errno(e, errno, "policy", "unmount /sys/fs/bpf");
+	if (access(BPFFS_NOTE, F_OK) == 0 && bpffs_is_empty() && umount(BPFFS) < 0 && errno != EBUSY && errno != EINVAL)
+		return err_errno(e, errno, "policy", "unmount " BPFFS);
 	return 0;
 }
 
