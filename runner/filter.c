@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "filter.h"
+#include "filter_sockets.h"
 
 #include <asm/termbits.h>
 #include <errno.h>
@@ -120,74 +121,6 @@ static const unsigned ioctl_allowed[] = {
 /* Putting bytes into a terminal's input: how a sandbox types into its caller's shell. */
 static const unsigned ioctl_refused[] = {TIOCSTI, TIOCLINUX, TIOCSCTTY, TIOCCONS, TIOCSETD};
 
-static const int refused_families[] = {
-    0, /* unspecified */
-    3,
-    4,
-    5,
-    6,
-    7,
-    8,
-    9, /* AX.25 .. X.25 */
-    11,
-    12,
-    13,
-    14,
-    15, /* .., PF_KEY 15 */
-    AF_NETLINK,
-    AF_PACKET,
-    18,
-    19,
-    20,
-    AF_RDS,
-    22,
-    23,
-    24,
-    25,
-    26,
-    27,
-    28,
-    AF_CAN,
-    AF_TIPC,
-    AF_BLUETOOTH,
-    32,
-    AF_RXRPC,
-    34,
-    35,
-    36,
-    37,
-    AF_ALG,
-    39,
-    AF_VSOCK,
-    AF_KCM,
-    42,
-    43,
-    44 /* XDP */,
-    45 /* MCTP */,
-};
-
-/* The protocols of the two internet families that are not plain TCP or UDP, with the type they go with. */
-static const struct {
-	int type, protocol;
-} refused_protocols[] = {
-    {SOCK_STREAM, 17},
-    {SOCK_STREAM, 132 /* SCTP */},
-    {SOCK_STREAM, 262 /* MPTCP */},
-    {SOCK_STREAM, 256 /* SMC */},
-    {SOCK_STREAM, 1},
-    {SOCK_STREAM, 33},
-    {SOCK_STREAM, 136},
-    {SOCK_STREAM, 58},
-    {SOCK_DGRAM, 6},
-    {SOCK_DGRAM, 1 /* ping */},
-    {SOCK_DGRAM, 58 /* ping6 */},
-    {SOCK_DGRAM, 136 /* UDP-Lite */},
-    {SOCK_DGRAM, 33},
-    {SOCK_DGRAM, 115 /* L2TP */},
-    {SOCK_DGRAM, 132},
-    {SOCK_DGRAM, 262},
-};
-
 /* Init after INIT_DROP: it reaps, reports and leaves. */
 static const char *const init_allowed[] = {"wait4",	   "sendto", "exit_group", "exit",
 					   "rt_sigreturn", "close",  "brk",	   "restart_syscall"};
@@ -208,131 +141,6 @@ static int add_names(scmp_filter_ctx ctx, uint32_t action, const char *const *na
 			return rc;
 	}
 	return 0;
-}
-
-static int add_socket(scmp_filter_ctx ctx)
-{
-	static const int unix_types[] = {SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET};
-	static const int inet[] = {AF_INET, AF_INET6};
-	static const struct {
-		int type, protocol;
-	} inet_allowed[] = {{SOCK_STREAM, 0}, {SOCK_STREAM, 6}, {SOCK_DGRAM, 0}, {SOCK_DGRAM, 17}};
-	const uint32_t type_mask = 0xf; /* SOCK_TYPE_MASK: the rest are flags */
-	int rc = 0;
-
-	for (size_t i = 0; rc == 0 && i < COUNT(unix_types); i++) {
-		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2, SCMP_A0(SCMP_CMP_MASKED_EQ, LOW32, AF_UNIX),
-				      SCMP_A1(SCMP_CMP_MASKED_EQ, type_mask, (scmp_datum_t)unix_types[i]));
-		if (rc == 0)
-			rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(socketpair), 2,
-					      SCMP_A0(SCMP_CMP_MASKED_EQ, LOW32, AF_UNIX),
-					      SCMP_A1(SCMP_CMP_MASKED_EQ, type_mask, (scmp_datum_t)unix_types[i]));
-	}
-	for (size_t f = 0; rc == 0 && f < COUNT(inet); f++) {
-		const struct scmp_arg_cmp family = SCMP_A0(SCMP_CMP_MASKED_EQ, LOW32, (scmp_datum_t)inet[f]);
-
-		for (size_t i = 0; rc == 0 && i < COUNT(inet_allowed); i++)
-			rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(socket), 3, family,
-					      SCMP_A1(SCMP_CMP_MASKED_EQ, type_mask, (scmp_datum_t)inet_allowed[i].type),
-					      SCMP_A2(SCMP_CMP_MASKED_EQ, LOW32, (scmp_datum_t)inet_allowed[i].protocol));
-		for (size_t i = 0; rc == 0 && i < COUNT(refused_protocols); i++)
-			rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPROTONOSUPPORT), SCMP_SYS(socket), 3, family,
-					      SCMP_A1(SCMP_CMP_MASKED_EQ, type_mask, (scmp_datum_t)refused_protocols[i].type),
-					      SCMP_A2(SCMP_CMP_MASKED_EQ, LOW32, (scmp_datum_t)refused_protocols[i].protocol));
-		/* Raw, and whatever else is neither a stream nor a datagram. */
-		for (int type = 0; rc == 0 && type <= (int)type_mask; type++)
-			if (type != SOCK_STREAM && type != SOCK_DGRAM)
-				rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(socket), 2, family,
-						      SCMP_A1(SCMP_CMP_MASKED_EQ, type_mask, (scmp_datum_t)type));
-	}
-	/* Families that are known and refused. Any other number is ENOSYS by default: refused as well. */
-	for (size_t i = 0; rc == 0 && i < COUNT(refused_families); i++)
-		rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1,
-				      SCMP_A0(SCMP_CMP_MASKED_EQ, LOW32, (scmp_datum_t)refused_families[i]));
-	return rc;
-}
-
-/*
- * Data that waits on a UDP socket for more of its datagram is memory that no cgroup is charged for, so nothing may be made to
- * wait: no MSG_MORE (and no UDP_CORK, below).
- */
-static int add_send(scmp_filter_ctx ctx)
-{
-	static const struct {
-		const char *name;
-		unsigned flags_arg;
-	} calls[] = {{"sendto", 3}, {"sendmsg", 2}, {"sendmmsg", 3}};
-	int rc = 0;
-
-	/* splice() hands its own "more" on to the socket. */
-	rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(splice), 1, SCMP_A5(SCMP_CMP_MASKED_EQ, SPLICE_F_MORE, 0));
-	if (rc == 0)
-		rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EOPNOTSUPP), SCMP_SYS(splice), 1,
-				      SCMP_A5(SCMP_CMP_MASKED_EQ, SPLICE_F_MORE, SPLICE_F_MORE));
-	for (size_t i = 0; rc == 0 && i < COUNT(calls); i++) {
-		const int nr = seccomp_syscall_resolve_name(calls[i].name);
-		const unsigned arg = calls[i].flags_arg;
-
-		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, nr, 1, SCMP_CMP(arg, SCMP_CMP_MASKED_EQ, MSG_MORE, 0));
-		if (rc == 0)
-			rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EOPNOTSUPP), nr, 1,
-					      SCMP_CMP(arg, SCMP_CMP_MASKED_EQ, MSG_MORE, MSG_MORE));
-	}
-	return rc;
-}
-
-/*
- * Options of sockets: whole levels where none of them costs more than its caller, single options where some do. Filters on a
- * socket are code that the kernel compiles into memory which no cgroup is charged for and of which the host has a bounded
- * amount; so is a program's own seccomp filter (see add_prctl).
- */
-static int add_setsockopt(scmp_filter_ctx ctx)
-{
-	static const int levels[] = {IPPROTO_IP, IPPROTO_TCP, IPPROTO_IPV6};
-	static const struct {
-		int level, option;
-		uint32_t action;
-	} options[] = {
-	    {SOL_SOCKET, SO_REUSEADDR, SCMP_ACT_ALLOW},
-	    {SOL_SOCKET, SO_DONTROUTE, SCMP_ACT_ALLOW},
-	    {SOL_SOCKET, SO_BROADCAST, SCMP_ACT_ALLOW},
-	    {SOL_SOCKET, SO_SNDBUF, SCMP_ACT_ALLOW},
-	    {SOL_SOCKET, SO_RCVBUF, SCMP_ACT_ALLOW},
-	    {SOL_SOCKET, SO_KEEPALIVE, SCMP_ACT_ALLOW},
-	    {SOL_SOCKET, SO_OOBINLINE, SCMP_ACT_ALLOW},
-	    {SOL_SOCKET, SO_PRIORITY, SCMP_ACT_ALLOW},
-	    {SOL_SOCKET, SO_LINGER, SCMP_ACT_ALLOW},
-	    {SOL_SOCKET, SO_REUSEPORT, SCMP_ACT_ALLOW},
-	    {SOL_SOCKET, SO_PASSCRED, SCMP_ACT_ALLOW},
-	    {SOL_SOCKET, SO_RCVLOWAT, SCMP_ACT_ALLOW},
-	    {SOL_SOCKET, SO_RCVTIMEO, SCMP_ACT_ALLOW},
-	    {SOL_SOCKET, SO_SNDTIMEO, SCMP_ACT_ALLOW},
-	    {SOL_SOCKET, SO_BINDTODEVICE, SCMP_ACT_ALLOW},
-	    {SOL_SOCKET, SO_TIMESTAMP, SCMP_ACT_ALLOW},
-	    {SOL_SOCKET, SO_TIMESTAMPNS, SCMP_ACT_ALLOW},
-	    {SOL_SOCKET, SO_TIMESTAMPING, SCMP_ACT_ALLOW},
-	    {SOL_SOCKET, SO_MARK, SCMP_ACT_ALLOW},
-	    {SOL_SOCKET, SO_PEEK_OFF, SCMP_ACT_ALLOW},
-	    {SOL_SOCKET, SO_INCOMING_CPU, SCMP_ACT_ALLOW},
-	    {SOL_SOCKET, SO_ZEROCOPY, SCMP_ACT_ALLOW},
-	    {SOL_SOCKET, SO_ATTACH_FILTER, SCMP_ACT_ERRNO(EPERM)},
-	    {SOL_SOCKET, SO_ATTACH_BPF, SCMP_ACT_ERRNO(EPERM)},
-	    {SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, SCMP_ACT_ERRNO(EPERM)},
-	    {SOL_SOCKET, SO_ATTACH_REUSEPORT_EBPF, SCMP_ACT_ERRNO(EPERM)},
-	    {IPPROTO_UDP, 1 /* UDP_CORK */, SCMP_ACT_ERRNO(EPERM)},
-	    {IPPROTO_UDP, 103 /* UDP_SEGMENT */, SCMP_ACT_ALLOW},
-	    {IPPROTO_UDP, 104 /* UDP_GRO */, SCMP_ACT_ALLOW},
-	};
-	int rc = 0;
-
-	for (size_t i = 0; rc == 0 && i < COUNT(levels); i++)
-		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(setsockopt), 1,
-				      SCMP_A1(SCMP_CMP_MASKED_EQ, LOW32, (scmp_datum_t)levels[i]));
-	for (size_t i = 0; rc == 0 && i < COUNT(options); i++)
-		rc = seccomp_rule_add(ctx, options[i].action, SCMP_SYS(setsockopt), 2,
-				      SCMP_A1(SCMP_CMP_MASKED_EQ, LOW32, (scmp_datum_t)options[i].level),
-				      SCMP_A2(SCMP_CMP_MASKED_EQ, LOW32, (scmp_datum_t)options[i].option));
-	return rc;
 }
 
 /* What a process may ask about itself or set for itself. */
@@ -470,11 +278,7 @@ static int add_rules(scmp_filter_ctx ctx, enum filter_kind kind)
 	/* clone3, io_uring_* and io_setup are in neither table on purpose: callers have a fallback for ENOSYS, not for EPERM.
 	 */
 	if (rc == 0)
-		rc = add_socket(ctx);
-	if (rc == 0)
-		rc = add_send(ctx);
-	if (rc == 0)
-		rc = add_setsockopt(ctx);
+		rc = filter_add_sockets(ctx);
 	if (rc == 0)
 		rc = add_prctl(ctx);
 	if (rc == 0)

@@ -126,6 +126,9 @@ def in_thread(fn):
     t = threading.Thread(target=fn)
     t.start()
     t.join()
+    # Joined is not gone: a fork() now could copy a lock of the C library's that the thread still holds.
+    while len(os.listdir("/proc/self/task")) > 1:
+        time.sleep(0.001)
 
 
 def in_child(fn):

@@ -57,6 +57,7 @@ static void set_blocked(int how)
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
 	sigaddset(&set, SIGCHLD);
 	sigprocmask(how, &set, NULL);
 }
@@ -146,6 +147,17 @@ int launch_memory_dir(int *ret_fd, struct err *e)
 		return err_errno(e, errno, "audit", "mount a directory in memory");
 	*ret_fd = fd;
 	return 0;
+}
+
+const char *launch_absolute(const char *path, char *buf, size_t size)
+{
+	char cwd[PATH_MAX];
+
+	/* A bare name is looked for on PATH; links are kept, since a shim or a virtual environment depends on its name. */
+	if (!path || path[0] == '/' || !strchr(path, '/') || !getcwd(cwd, sizeof cwd) ||
+	    (size_t)snprintf(buf, size, "%s/%s", cwd, path) >= size)
+		return path;
+	return buf;
 }
 
 int launch_policy(const char *path, struct policy *ret, struct err *e)

@@ -21,7 +21,7 @@ void wiring_close(struct wiring *w);
 /* Forks the auditor on state directory `dir_fd`. Its ends are closed here. */
 int launch_auditor(struct wiring *w, int dir_fd, pid_t *ret, struct err *e);
 
-/* Blocks SIGTERM, SIGINT and SIGCHLD, as supervisor_run() expects. Children of ours undo it. */
+/* Blocks SIGTERM, SIGINT, SIGHUP and SIGCHLD, as supervisor_run() expects. Children of ours undo it. */
 void launch_block_signals(void);
 void launch_unblock_signals(void);
 
@@ -30,6 +30,9 @@ int launch_state_dir(const char *path, int *ret_fd, struct err *e);
 
 /* A directory in memory that no path leads to: it is gone with its last descriptor. */
 int launch_memory_dir(int *ret_fd, struct err *e);
+
+/* The same file when the working directory is another. NULL stays NULL. `buf` holds the result. */
+const char *launch_absolute(const char *path, char *buf, size_t size);
 
 /* Reads a policy file; NULL means the embedded default. */
 int launch_policy(const char *path, struct policy *ret, struct err *e);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/audit_cmd.h"
 #include "cli/cli.h"
@@ -44,7 +46,14 @@ static void usage(FILE *to)
 static void forget_the_caller(void)
 {
 	sigset_t none;
+	int fd;
 
+	/* 0, 1 and 2 exist from here on: else the next files we open would be taken for them. */
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
 	umask(022);
 	signal(SIGCHLD, SIG_DFL);
 	signal(SIGPIPE, SIG_IGN);

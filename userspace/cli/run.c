@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <grp.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -311,9 +312,9 @@ static int run(const struct options *o, struct err *e)
 {
 	_cleanup_fd_ int dir = -1;
 	struct policy policy;
-	char instance[64];
+	char instance[64], python[PATH_MAX];
 	struct supervisor_config config = {.instance = instance,
-					   .python = o->python,
+					   .python = launch_absolute(o->python, python, sizeof python),
 					   .policy = &policy,
 					   .pool_size = 1,
 					   .single = true,

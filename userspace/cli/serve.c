@@ -232,6 +232,7 @@ static int launch_api(struct wiring *w, int *listen_fd, struct options *o, pid_t
 		memcpy(config.dev_token_sha256, o->dev_token_sha256, sizeof config.dev_token_sha256);
 		w->client_sup = w->client_auditor = -1;
 		wiring_close(w);
+		signal(SIGHUP, SIG_IGN); /* the supervisor stops us in its turn */
 		launch_unblock_signals();
 		log_init("api", LOG_LVL_INFO);
 		_exit(api_main(&config));
@@ -264,7 +265,11 @@ static void instance_name(const char *state_dir, char *ret, size_t size)
 static int serve(struct options *o, struct err *e)
 {
 	_cleanup_fd_ int dir = -1, listener = -1;
-	struct supervisor_config config = {.python = o->python, .pool_size = o->pool, .fault = o->fault, .skip = o->skip};
+	char python[PATH_MAX];
+	struct supervisor_config config = {.python = launch_absolute(o->python, python, sizeof python),
+					   .pool_size = o->pool,
+					   .fault = o->fault,
+					   .skip = o->skip};
 	struct supervisor *s = NULL;
 	struct policy policy;
 	struct wiring w;

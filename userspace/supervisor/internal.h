@@ -100,6 +100,7 @@ struct supervisor {
 
 	struct source signal_src, ring_src, auditor_src;
 	struct note_queue *notes;
+	bool ring_off; /* the ring does not wake us: see notes.c */
 	struct client clients[SUPERVISOR_CLIENTS_MAX];
 	unsigned client_count;
 	struct {
@@ -119,6 +120,7 @@ struct supervisor {
 	struct tell_fail last_fail;
 	struct tell_pool told; /* what clients were told last */
 	uint64_t image_checked_ns;
+	bool image_bad;		 /* the host's files changed, and no image could be made of what is there now */
 	unsigned image_number;	 /* of the stage directory in use */
 	uint64_t drain_until_ns; /* a stop was asked for: the clients have until then */
 	bool stopping;
@@ -131,6 +133,8 @@ uint64_t now_ns(void);
 int source_add(struct supervisor *s, struct source *src, uint32_t events);
 void source_close(struct supervisor *s, struct source *src); /* removes and closes the fd */
 
+/* Builds the image anew when the host's files have changed; looks at most every two seconds. */
+void check_image(struct supervisor *s);
 /* Tells a client; one whose socket is full is no client any more. */
 void client_tell(struct client *c, const struct tell *t, const int *fds, size_t nfds);
 

@@ -83,23 +83,31 @@ static int make_image(struct supervisor *s, struct err *e)
 	return 0;
 }
 
-/* An upgrade of the interpreter or a library under our feet: the image and every sandbox made from it are out of date. */
-static void check_image(struct supervisor *s)
+/*
+ * An upgrade of the interpreter or a library under our feet: the image and every sandbox made from it are out of date. In the
+ * middle of an upgrade there may be no working Python at all; then nothing is built, and it is tried again later.
+ */
+void check_image(struct supervisor *s)
 {
 	struct box *b, *next;
-	struct err e;
+	struct err e = {0};
 
 	if (now_ns() - s->image_checked_ns < IMAGE_CHECK_NS)
 		return;
 	s->image_checked_ns = now_ns();
-	if (!image_stale(s->image))
+	if (!s->image_bad && !image_stale(s->image))
 		return;
 	log_info("the host's files have changed: building the image anew");
-	if (python_find(s->config.python, &s->python, &e) < 0 || make_image(s, &e) < 0) {
+	s->image_bad = python_find(s->config.python, &s->python, &e) < 0 || make_image(s, &e) < 0;
+	if (s->image_bad) {
 		log_error("%s: %s", e.where, e.msg);
-		s->fatal_err = e;
-		s->fatal = -e.code;
-		return;
+		memset(&s->last_fail, 0, sizeof s->last_fail);
+		s->last_fail.code = (uint32_t)e.code;
+		snprintf(s->last_fail.layer, sizeof s->last_fail.layer, "%.23s", e.where);
+		snprintf(s->last_fail.text, sizeof s->last_fail.text, "%.255s", e.msg);
+	} else {
+		s->failures = 0;
+		s->retry_ns = 0;
 	}
 	for (b = TAILQ_FIRST(&s->boxes); b; b = next) {
 		next = TAILQ_NEXT(b, link);
@@ -119,7 +127,10 @@ static void client_gone(struct supervisor *s, struct client *c)
 
 void client_tell(struct client *c, const struct tell *t, const int *fds, size_t nfds)
 {
-	if (c && c->open && !c->hung && ipc_send(c->src.fd, t, sizeof *t, fds, nfds) < 0)
+	int rc = c && c->open && !c->hung ? ipc_send(c->src.fd, t, sizeof *t, fds, nfds) : 0;
+
+	/* One that is gone is told by the end of its stream. */
+	if (rc < 0 && rc != -EPIPE)
 		c->hung = true;
 }
 
@@ -289,13 +300,14 @@ static int make_init_fd(int *ret, struct err *e)
 	/* Kernels before 6.3 do not know MFD_EXEC: there every memfd may be executed. */
 	if (fd < 0 && errno == EINVAL)
 		fd = memfd_create("weir-init", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return err_errno(e, errno, "init", "make a memfd for weir-init");
 	errno = ENOSPC; /* what a short write means, which sets none itself */
-	if (fd < 0 || write(fd, b.data, b.len) != (ssize_t)b.len || fchmod(fd, 0500) < 0 ||
+	if (write(fd, b.data, b.len) != (ssize_t)b.len || fchmod(fd, 0500) < 0 ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0) {
 		int rc = err_errno(e, errno, "init", "put weir-init into a memfd");
 
-		if (fd >= 0)
-			close(fd);
+		close(fd);
 		return rc;
 	}
 	*ret = fd;
@@ -309,6 +321,7 @@ static int make_epoll(struct supervisor *s, struct err *e)
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP); /* a terminal that is closed: a stop like any other */
 	sigaddset(&set, SIGCHLD);
 	s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	s->signal_src.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);

@@ -108,6 +108,22 @@ static void want_out(struct supervisor *s, bool want)
 		s->notes->want_out = want;
 }
 
+/* Whether the ring may wake us: not while there is nowhere to put what it holds, or it would do so without end. */
+static void want_ring(struct supervisor *s, bool want)
+{
+	struct epoll_event ev = {.events = want ? EPOLLIN : 0, .data.ptr = &s->ring_src};
+
+	if (s->ring_off != want || s->ring_src.fd < 0)
+		return;
+	if (epoll_ctl(s->epoll_fd, EPOLL_CTL_MOD, s->ring_src.fd, &ev) == 0)
+		s->ring_off = !want;
+}
+
+bool notes_behind(const struct supervisor *s)
+{
+	return s->notes->count > QUEUE_PAUSE;
+}
+
 void notes_pump(struct supervisor *s)
 {
 	struct note_queue *q = s->notes;
@@ -125,6 +141,7 @@ void notes_pump(struct supervisor *s)
 		q->count--;
 	}
 	want_out(s, q->count > 0);
+	want_ring(s, !notes_behind(s));
 	if (!q->count && q->room > QUEUE_PAUSE) {
 		/* A flood is over: its memory goes back. */
 		free(q->ring);
@@ -162,11 +179,6 @@ bool notes_push(struct supervisor *s, const struct note *n)
 	return true;
 }
 
-bool notes_behind(const struct supervisor *s)
-{
-	return s->notes->count > QUEUE_PAUSE;
-}
-
 void notes_flush(struct supervisor *s)
 {
 	uint64_t until = now_ns() + FLUSH_MS * 1000000ull;
@@ -201,7 +213,9 @@ void notes_drain_all(struct supervisor *s)
 
 void notes_drain_ring(struct supervisor *s, int budget)
 {
-	if (notes_behind(s))
+	if (notes_behind(s)) {
+		want_ring(s, false);
 		return;
+	}
 	(void)guard_drain(s->guard, budget, on_event, s);
 }

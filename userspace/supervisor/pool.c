@@ -146,10 +146,18 @@ void pool_build_failed(struct supervisor *s)
 
 void pool_fill(struct supervisor *s)
 {
-	if (s->stopping || s->fatal || (s->config.single && s->granted) || (s->retry_ns && now_ns() < s->retry_ns))
+	unsigned target = s->config.single ? s->granted == 0 : s->config.pool_size + s->waiting;
+
+	if (s->stopping || s->fatal || (s->retry_ns && now_ns() < s->retry_ns))
 		return;
 	s->retry_ns = 0;
-	while (!s->retry_ns && s->counts[BOX_WARM] + s->counts[BOX_BUILDING] < s->config.pool_size + s->waiting &&
+	if (s->image_bad)
+		check_image(s);
+	if (s->image_bad) {
+		pool_build_failed(s);
+		return;
+	}
+	while (!s->retry_ns && s->counts[BOX_WARM] + s->counts[BOX_BUILDING] < target &&
 	       s->counts[BOX_BUILDING] < BUILDING_MAX && alive(s) < LIMIT_SANDBOXES)
 		if (!box_build(s)) {
 			memset(&s->last_fail, 0, sizeof s->last_fail);
