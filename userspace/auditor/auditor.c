@@ -168,7 +168,7 @@ static void answer_one_run(struct auditor *a)
 static bool runs_wait(const struct auditor *a)
 {
 	for (size_t i = 0; i < a->nclients; i++)
-		if (a->clients[i].fd >= 0 && a->clients[i].nruns && a->clients[i].nout < CLIENT_OUT_MAX)
+		if (client_run_waits(&a->clients[i]))
 			return true;
 	return false;
 }
@@ -219,7 +219,7 @@ static void client_ready(struct auditor *a, size_t i, uint32_t events)
 	struct client *c = &a->clients[i];
 	int r = 0;
 
-	if (c->fd < 0)
+	if (i >= a->nclients || c->fd < 0)
 		return;
 	if (events & EPOLLIN)
 		r = client_read(c, a->store, now_ms());

@@ -299,11 +299,16 @@ int client_pump(struct client *c, struct store *store, int64_t now_ms)
 	return r;
 }
 
+bool client_run_waits(const struct client *c)
+{
+	return c->fd >= 0 && c->nruns && has_room(c);
+}
+
 int client_answer_run(struct client *c, struct store *store)
 {
 	int r;
 
-	if (c->fd < 0 || !c->nruns || !has_room(c))
+	if (!client_run_waits(c))
 		return 0;
 	r = answer_run(c, store, &c->runs[0]);
 	memmove(c->runs, c->runs + 1, --c->nruns * sizeof c->runs[0]);

@@ -69,6 +69,9 @@ int client_pump(struct client *c, struct store *store, int64_t now_ms);
  */
 int client_answer_run(struct client *c, struct store *store);
 
+/* Whether client_answer_run() would do something. */
+bool client_run_waits(const struct client *c);
+
 /* What to wait for: EPOLLIN, EPOLLOUT, both or neither. */
 uint32_t client_events(const struct client *c);
 

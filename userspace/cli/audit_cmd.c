@@ -236,7 +236,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_ARG:
 		if (state->arg_num == 0)
 			o->command = arg;
-		else if (state->arg_num == 1 && strcmp(o->command, "show") == 0)
+		else if (state->arg_num == 1 && o->command && strcmp(o->command, "show") == 0)
 			o->run_id = arg;
 		else
 			argp_error(state, "too many arguments");
@@ -244,7 +244,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (!o->command || (strcmp(o->command, "ls") != 0 && strcmp(o->command, "show") != 0))
 			argp_error(state, "say ls or show ID");
-		if (strcmp(o->command, "show") == 0 && !o->run_id)
+		if (o->command && strcmp(o->command, "show") == 0 && !o->run_id)
 			argp_error(state, "say which run to show");
 		return 0;
 	default:

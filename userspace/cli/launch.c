@@ -182,7 +182,7 @@ int launch_policy(const char *path, struct policy *ret, struct err *e)
 	f = fdopen(fd, "re");
 	if (!f)
 		return err_errno(e, errno, "--policy", "open %s", path);
-	fd = -1; /* f has it */
+	(void)TAKE_FD(fd); /* f has it */
 	text = malloc(LIMIT_POLICY_BYTES + 1);
 	if (!text)
 		return err_set(e, ENOMEM, "--policy", "out of memory");

@@ -150,7 +150,7 @@ static bool port_ok(const char *text)
 /* What to tell people: port 0 has become a real one. */
 static void listening_on(int fd, const char *asked, char *ret, size_t size)
 {
-	struct sockaddr_storage sa;
+	struct sockaddr_storage sa = {0};
 	socklen_t len = sizeof sa;
 	char host[NI_MAXHOST], port[NI_MAXSERV];
 

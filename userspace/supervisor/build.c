@@ -496,7 +496,7 @@ static int listen_to(struct supervisor *s, struct box *b)
 	struct {
 		struct source *src;
 		void (*fn)(struct supervisor *, struct source *, uint32_t);
-	} rows[] = {{&b->control, on_control}, {&b->gate, on_gate}, {&b->pidfd, on_pidfd}, {&b->oom, on_oom}};
+	} rows[] = {{&b->pidfd, on_pidfd}, {&b->control, on_control}, {&b->gate, on_gate}, {&b->oom, on_oom}};
 	int rc = 0;
 
 	b->oom.fd = b->cgroup.oom_event;
@@ -505,6 +505,7 @@ static int listen_to(struct supervisor *s, struct box *b)
 		rows[i].src->owner = b;
 		if (rows[i].src->fd >= 0)
 			rc = source_add(s, rows[i].src, EPOLLIN);
+		b->watched = b->watched || (rc == 0 && i == 0);
 	}
 	return rc;
 }
@@ -512,12 +513,12 @@ static int listen_to(struct supervisor *s, struct box *b)
 static void build_failed(struct supervisor *s, struct box *b)
 {
 	/* With an init there is a death to wait for; without one, it is over. */
-	if (b->pidfd.fd >= 0 && b->pidfd.fn) {
+	if (b->watched) {
 		box_event(s, b, BOX_FAILED);
 		return;
 	}
 	if (b->init_pid > 0) {
-		cgroup_box_kill(&b->cgroup);
+		(void)syscall(SYS_pidfd_send_signal, b->pidfd.fd, SIGKILL, NULL, 0);
 		waitpid(b->init_pid, NULL, 0);
 	}
 	box_event(s, b, BOX_EMPTY);

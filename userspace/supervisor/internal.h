@@ -50,6 +50,7 @@ struct box {
 	pid_t init_pid;
 	pid_t payload_pid; /* as the host sees it, from the credentials of the gate */
 	struct source pidfd, control, gate, oom;
+	bool watched;	       /* its end will be told by the pidfd */
 	int request, out, err; /* the client's ends, until it is granted; -1 after */
 	bool probed;	       /* the policy has been proven from inside */
 	bool started, at_gate; /* init has dropped everything; the harness has said it is ready */
@@ -160,6 +161,7 @@ void trash_empty(struct supervisor *s);
 
 /* ---- pool.c: who gets which, and when to build ---- */
 void pool_fill(struct supervisor *s);
+uint64_t pool_wake_ns(const struct supervisor *s); /* when pool_fill() has something to do by itself; 0: never */
 void pool_offer(struct supervisor *s, struct box *b);
 void pool_ask(struct supervisor *s, struct client *c, const struct ask *a);
 bool pool_withdraw(struct supervisor *s, struct client *c, uint64_t req);

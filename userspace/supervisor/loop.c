@@ -476,7 +476,7 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 
 static int next_timeout_ms(const struct supervisor *s)
 {
-	uint64_t at = s->retry_ns, now = now_ns();
+	uint64_t at = pool_wake_ns(s), now = now_ns();
 	const struct box *b;
 
 	TAILQ_FOREACH (b, &s->boxes, link)

@@ -144,10 +144,21 @@ void pool_build_failed(struct supervisor *s)
 		s->retry_ns = 0;
 }
 
-void pool_fill(struct supervisor *s)
+/* Whether there should be one more. */
+static bool wanting(const struct supervisor *s)
 {
 	unsigned target = s->config.single ? s->granted == 0 : s->config.pool_size + s->waiting;
 
+	return s->counts[BOX_WARM] + s->counts[BOX_BUILDING] < target;
+}
+
+uint64_t pool_wake_ns(const struct supervisor *s)
+{
+	return wanting(s) ? s->retry_ns : 0;
+}
+
+void pool_fill(struct supervisor *s)
+{
 	if (s->stopping || s->fatal || (s->retry_ns && now_ns() < s->retry_ns))
 		return;
 	s->retry_ns = 0;
@@ -157,8 +168,7 @@ void pool_fill(struct supervisor *s)
 		pool_build_failed(s);
 		return;
 	}
-	while (!s->retry_ns && s->counts[BOX_WARM] + s->counts[BOX_BUILDING] < target &&
-	       s->counts[BOX_BUILDING] < BUILDING_MAX && alive(s) < LIMIT_SANDBOXES)
+	while (!s->retry_ns && wanting(s) && s->counts[BOX_BUILDING] < BUILDING_MAX && alive(s) < LIMIT_SANDBOXES)
 		if (!box_build(s)) {
 			memset(&s->last_fail, 0, sizeof s->last_fail);
 			s->last_fail.code = ENOMEM;
