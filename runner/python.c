@@ -13,11 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/cleanup.h"
 
-#define PROBE_MS 10000
+#define PROBE_MS 5000
 
 extern char **environ;
 
@@ -31,47 +32,92 @@ static const char probe_code[] = "import sys, os, json, site, sysconfig\n"
 				 "  'platlib': sysconfig.get_path('platstdlib'),\n"
 				 "  'site': site.getsitepackages([sys.base_prefix])[0]}))\n";
 
-/* Runs `path` on the probe and returns its output, terminated, in buf. */
-static int capture(const char *path, char *buf, size_t size)
+static int64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* Starts `path` on the probe: standard output to `out`, nothing else of ours, no signal blocked. */
+static int start(const char *path, int out, pid_t *ret)
 {
 	char *const argv[] = {(char *)path, "-I", "-c", (char *)probe_code, NULL};
 	posix_spawn_file_actions_t fa;
-	_cleanup_fd_ int out = -1;
+	posix_spawnattr_t attr;
+	sigset_t none;
+	int rc;
+
+	sigemptyset(&none);
+	posix_spawnattr_init(&attr);
+	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK);
+	posix_spawnattr_setsigmask(&attr, &none);
+	posix_spawn_file_actions_init(&fa);
+	posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
+	posix_spawn_file_actions_adddup2(&fa, out, 1);
+	posix_spawn_file_actions_addopen(&fa, 2, "/dev/null", O_WRONLY, 0);
+	rc = posix_spawnp(ret, path, &fa, &attr, argv, environ);
+	posix_spawn_file_actions_destroy(&fa);
+	posix_spawnattr_destroy(&attr);
+	return -rc;
+}
+
+/* Reads until the end, the deadline, or one byte too many; returns whether it was the end. */
+static bool read_all(int fd, char *buf, size_t size, int64_t until)
+{
 	size_t used = 0;
-	int p[2], rc, status;
-	pid_t pid;
+
+	for (;;) {
+		struct pollfd pfd = {.fd = fd, .events = POLLIN};
+		int64_t left = until - now_ms();
+		ssize_t n;
+
+		if (left <= 0 || used == size - 1)
+			return false;
+		n = poll(&pfd, 1, (int)left);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		n = read(fd, buf + used, size - 1 - used);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0) {
+			buf[used] = 0;
+			return n == 0;
+		}
+		used += (size_t)n;
+	}
+}
+
+/* Runs `path` on the probe and returns its output, terminated, in buf. Whatever it does, it is gone after PROBE_MS. */
+static int capture(const char *path, char *buf, size_t size)
+{
+	int64_t until = now_ms() + PROBE_MS;
+	_cleanup_fd_ int out = -1;
+	int p[2], rc, status = 0;
+	bool whole;
+	pid_t pid, got = 0;
 
 	if (pipe2(p, O_CLOEXEC) < 0)
 		return -errno;
 	out = p[0];
-	posix_spawn_file_actions_init(&fa);
-	posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
-	posix_spawn_file_actions_adddup2(&fa, p[1], 1);
-	posix_spawn_file_actions_addopen(&fa, 2, "/dev/null", O_WRONLY, 0);
-	rc = posix_spawnp(&pid, path, &fa, NULL, argv, environ);
-	posix_spawn_file_actions_destroy(&fa);
+	rc = start(path, p[1], &pid);
 	close(p[1]);
-	if (rc)
-		return -rc;
-	for (;;) {
-		struct pollfd pfd = {.fd = out, .events = POLLIN};
-		ssize_t n;
-
-		rc = poll(&pfd, 1, PROBE_MS);
-		if (rc <= 0) {
-			kill(pid, SIGKILL);
-			break;
-		}
-		n = read(out, buf + used, size - 1 - used);
-		if (n <= 0)
-			break;
-		used += (size_t)n;
+	if (rc < 0)
+		return rc;
+	whole = read_all(out, buf, size, until);
+	/* It has closed its output; a moment for it to end, then it is ended. */
+	while (whole && (got = waitpid(pid, &status, WNOHANG)) == 0 && now_ms() < until)
+		usleep(1000);
+	if (got != pid) {
+		kill(pid, SIGKILL);
+		do
+			got = waitpid(pid, &status, 0);
+		while (got < 0 && errno == EINTR);
 	}
-	buf[used] = 0;
-	while (waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			return -errno;
-	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -ENOEXEC;
+	return whole && got == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -ENOEXEC;
 }
 
 static bool below(const char *path, const char *dir)

@@ -54,6 +54,12 @@ def udp_spliced(address, payload):
     return udp_connected(address, payload, lambda s, p: os.splice(r, s.fileno(), len(p)))
 
 
+def splice_more(s, payload):
+    r, w = os.pipe()
+    os.write(w, payload)
+    return os.splice(r, s.fileno(), len(payload), flags=4)  # SPLICE_F_MORE
+
+
 def udp_from_file(address, payload):
     with open("payload", "wb") as f:
         f.write(payload)
@@ -390,23 +396,21 @@ def name_rows():
         ("connected", "udp_connected({a}, {p})"),
         ("spliced", "udp_spliced({a}, {p})"),
         ("from a file", "udp_from_file({a}, {p})"),
-        ("zero copy", "udp_connected({a}, {p}, lambda s, p: s.send(p, ZEROCOPY), (socket.SOL_SOCKET, 60, 1))"),
+        ("with zero copy's flag", "udp_connected({a}, {p}, lambda s, p: s.send(p, ZEROCOPY))"),
         ("scattered", "udp_connected({a}, {p}, lambda s, p: s.sendmsg([p[i:i + 1] for i in range(len(p))]))"),
     )):
         payload = question("put-together-%d.example" % n)
         rows.append(udp_row("v4 " + label, code, "203.0.113.%d" % (n + 1), 53, payload, "put-together-%d.example" % n))
         rows.append(udp_row("v6 " + label, code, "2001:db8:5353::%x" % (n + 1), 53, payload, "put-together-%d.example" % n))
-    # Also behind whatever headers an unprivileged program can ask for. A routing header's first stop is where the packet goes.
+    # Also behind the header options that a program may still ask for, packet by packet.
     for n, (label, options) in enumerate((
         ("record route", b"\7\7\4\0\0\0\0\0"),
         ("timestamp", b"\x44\x08\5\0\0\0\0\0"),
         ("40 bytes of nothing", b"\1" * 40),
     )):
         name = "behind-%d.example" % n
-        rows.append(udp_row(label, "udp({a}, {p}, (0, 4, %r))" % options, "203.0.113.%d" % (10 + n), 53, question(name), name))
-    route = struct.pack("!BBBBBBH", 0, 4, 4, 1, 1, 0, 0) + 2 * socket.inet_pton(socket.AF_INET6, "2001:db8::99")
-    rows.append(udp_row("routing header", "udp({a}, {p}, (41, 57, %r))" % route, "2001:db8:5353::40", 53, question("routed.example"),
-                        "routed.example", wire="2001:db8::99", heard=False))
+        code = "udp_connected({a}, {p}, lambda s, p: s.sendmsg([p], [(0, 7, %r)]))" % options
+        rows.append(udp_row(label, code, "203.0.113.%d" % (10 + n), 53, question(name), name))
     mapped = question("mapped.example")
     rows.append(udp_row("mapped", "udp(('::ffff:203.0.113.20', 53), {p})", "203.0.113.20", 53, mapped, "mapped.example"))
     rows.append(udp_row("v4 on v6 socket", "raw_sendto(INET6, {p}, sin('203.0.113.21', 53))", "203.0.113.21", 53, mapped, "mapped.example"))
@@ -447,6 +451,29 @@ def library_rows(every=True):
     return rows
 
 
+NO_SUCH_CALL = ("OSError", errno.ENOSYS)
+# Socket options that change what a packet is, where it goes, or what the kernel keeps for it: not for a snippet.
+REFUSED_OPTIONS = (
+    ((17, 1, 1), "UDP_CORK", EPERM),
+    ((0, 3, 1), "IP_HDRINCL", EPERM),
+    ((0, 4, b"\x83\7\4\x09\x09\x09\x09\0"), "IP_OPTIONS, source route", EPERM),
+    ((0, 4, b"\7\7\4\0\0\0\0\0"), "IP_OPTIONS, record route", EPERM),
+    ((0, 19, 1), "IP_TRANSPARENT", NO_SUCH_CALL),
+    ((0, 35, b"\xef\1\2\3\x7f\0\0\1"), "IP_ADD_MEMBERSHIP", EPERM),
+    ((41, 20, socket.inet_pton(socket.AF_INET6, "ff02::5") + b"\1\0\0\0"), "IPV6_ADD_MEMBERSHIP", EPERM),
+    ((41, 54, b"\0\0\1\4\0\0\0\0"), "IPV6_HOPOPTS", EPERM),
+    ((41, 57, struct.pack("!BBBBBBH", 0, 4, 4, 1, 1, 0, 0) + 2 * socket.inet_pton(socket.AF_INET6, "2001:db8::99")), "IPV6_RTHDR", EPERM),
+    ((41, 59, b"\0\0\1\4\0\0\0\0"), "IPV6_DSTOPTS", EPERM),
+    ((1, 26, struct.pack("=HxxxxxxQ", 0, 0)), "SO_ATTACH_FILTER", EPERM),
+    ((1, 36, 1), "SO_MARK", EPERM),
+    ((1, 60, 1), "SO_ZEROCOPY", EPERM),
+    ((1, 61, bytes(8)), "SO_TXTIME", NO_SUCH_CALL),
+    ((6, 14, bytes(216)), "TCP_MD5SIG", NO_SUCH_CALL),
+    ((6, 19, 1), "TCP_REPAIR", NO_SUCH_CALL),
+    ((6, 31, b"tls"), "TCP_ULP", NO_SUCH_CALL),
+)
+
+
 def way_rows():
     u, t, n = udp_row, tcp_row, iter(range(1, 250))
 
@@ -467,13 +494,12 @@ def way_rows():
         u("sendmsg with a source", "udp_connected({a}, {p}, lambda s, p: s.sendmsg([p], [(0, 8, pktinfo(1, '9.9.9.9'))]))", a()),
         u("spliced", "udp_spliced({a}, {p})", a()),
         u("from a file", "udp_from_file({a}, {p})", a()),
-        u("zero copy", "udp({a}, {p}, (socket.SOL_SOCKET, 60, 1)) and None", a()),
         u("60000 bytes", "udp({a}, b'b' * 60000)", a(), payload=big),
         u("segments", "udp({a}, b'm' * 30000, (17, 103, 1000))", segment, payload=medium, hears=[("udp", segment, 9999, b"m" * 1000)] * 30),
         never("too long for a packet", "udp(('192.0.2.250', 9999), b'x' * 70000)", ("OSError", errno.EMSGSIZE)),
         # Data may not wait on a socket for the rest of its packet, under any policy.
         never("corked", "udp_connected(('192.0.2.253', 9999), b'x', lambda s, p: s.send(p, MORE))", ("OSError", errno.EOPNOTSUPP)),
-        never("UDP_CORK", "udp_connected(('192.0.2.254', 9999), b'x', lambda s, p: s.send(p), (17, 1, 1))", EPERM),
+        never("spliced with more to come", "udp_connected(('192.0.2.254', 9999), b'x', lambda s, p: splice_more(s, p))", ("OSError", errno.EOPNOTSUPP)),
         Row("sendmmsg", "sendmmsg(%r, b'mm')" % [(h, 9999) for h in mm], mm_events[:1], mm_wire, allow_audit=mm_events),
         u("connected elsewhere", "udp_connected((%r, 9999), {p}, lambda s, p: s.sendto(p, {a}))" % elsewhere, a()),
         u("sendto as AF_UNSPEC", "raw_sendto(INET, {p}, sin(*{a}, family=0))", a()),
@@ -507,6 +533,10 @@ def way_rows():
           a(), 443, allow=("*", None), whole=True),
         never("v4 address on a v6 stream", "raw_connect(INET6, sin('192.0.2.252', 8080), b'x', STREAM)", ("OSError", errno.EINVAL)),
     ]
+    for option, name, end in REFUSED_OPTIONS:
+        address = "2001:db8::fe" if option[0] == 41 else "192.0.2.254"
+        kind = "STREAM" if option[0] == 6 else "DGRAM"
+        rows.append(never("option " + name, "open_socket(%r, %s, [%r])" % ((address, 9999), kind, option), end))
     # The first packet of this flow is the parent's, so the parent is whom its one event names; both are counted.
     shared = a()
     rows.append(u("by an inherited socket", "by_inherited_socket({l}, {a}, {p})", shared, whole=True, parent_too=1,

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """POST /v1/execute end to end, and the routes around it, on a real service."""
+import json
+import socket
+import struct
+import time
 import unittest
 
-from lib import Service, WEIR, weir
+from lib import Service, TOKEN, weir
 
 
 class Execute(unittest.TestCase):
@@ -136,6 +140,33 @@ class Execute(unittest.TestCase):
         self.assertEqual((pool["size"], pool["warm"]), (3, 3))
 
 
+class HangUps(unittest.TestCase):
+    """Many clients of one project vanish at once, some with a run, some in line for one: nothing of it is left, all goes on."""
+
+    def test_a_crowd_hangs_up(self):
+        with Service() as service:
+            body = json.dumps({"code": "import time\ntime.sleep(30)", "timeout_s": 40})
+            request = (
+                "POST /v1/execute HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"
+                "Content-Length: %d\r\n\r\n%s" % (TOKEN, len(body), body)
+            ).encode()
+            for _ in range(2):
+                crowd = []
+                for _ in range(150):
+                    s = socket.create_connection(("127.0.0.1", service.port))
+                    s.sendall(request)
+                    crowd.append(s)
+                time.sleep(0.5)
+                for s in crowd:  # a reset, not an end of stream
+                    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                for s in crowd:
+                    s.close()
+                time.sleep(0.3)
+            self.assertEqual(service.run("print(6*7)", timeout_s=5)["stdout"], "42\n")
+            self.assertEqual(service.wait_warm()["waiting"], 0)
+            self.assertIsNone(service.process.poll())
+
+
 class Run(unittest.TestCase):
     def test_exit_status_and_streams(self):
         done = weir("run", "-c", "import sys\nprint(6*7)\nprint('e', file=sys.stderr)\nsys.exit(9)")
@@ -151,8 +182,6 @@ class Run(unittest.TestCase):
         self.assertTrue(done.stderr.endswith(b"timed out after 1s\n"), done.stderr)
 
     def test_json_is_what_execute_answers(self):
-        import json
-
         answer = json.loads(weir("run", "--json", "-c", "import socket\ntry: socket.getaddrinfo('a.example', 1)\nexcept OSError: pass").stdout)
         self.assertEqual(answer["egress"]["destinations"][0]["dns_name"], "a.example")
 

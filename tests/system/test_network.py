@@ -443,6 +443,36 @@ for pid in pids: os.waitpid(pid, 0)
         want["192.0.2.1", 9999] = self.CHILDREN * 5000
         self.assertEqual(counts, want)
 
+    def test_datagram_sockets_are_bounded(self):
+        """Over all processes of a run; what is over the bound is refused where it is pointed somewhere, and said so in the audit."""
+        limit = 1024  # WEIR_SOCKETS_PER_SANDBOX
+        answer, audit = self.run_snippet("""
+kept = []
+
+def point(n):
+    try:
+        for _ in range(n):
+            kept.append(socket.socket(INET, DGRAM))
+            kept[-1].connect(("192.0.2.1", 9999))
+    except PermissionError:
+        kept.pop()
+    return len(kept)
+
+ready, go = os.pipe(), os.pipe()
+if os.fork() == 0:
+    os.write(ready[1], b"%d" % point(700))
+    os.read(go[0], 1)
+    os._exit(0)
+print(os.read(ready[0], 9).decode(), point(700))
+os.write(go[1], b".")
+os.wait()
+print(point(100))  # the child's places are free again
+""")
+        self.assertEqual(answer["stdout"], "700 %d\n%d\n" % (limit - 700, limit - 600))
+        events = [(e["address"], e["port"], e["hook"], e["reason"], e["count"], e["pid"]) for e in audit["events"]]
+        self.assertEqual(events, [("192.0.2.1", 9999, "connect4", "socket_limit", 1, 2)])
+        self.assertEqual(answer["egress"]["attempts"], 1)
+
     def test_what_is_sent_last_is_there(self):
         """However a run ends: its last attempt, and the last of a loop."""
         for how, reason in (

@@ -88,7 +88,7 @@ static int setup(struct loop *l, const struct api_config *config, struct err *e)
 	s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (l->signal_fd < 0 || s->epoll_fd < 0)
 		return err_errno(e, errno, "api", "event loop");
-	r = api_confine(config->uid, config->gid, e);
+	r = api_confine(config->uid, config->gid, 0, e);
 	if (r == 0)
 		r = runclient_new(config->supervisor_fd, config->auditor_fd, &s->runs, e);
 	if (r == 0)

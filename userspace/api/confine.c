@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/confine.h"
 
+#include <errno.h>
 #include <seccomp.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include "core/log.h"
 #include "kernel/confine.h"
@@ -60,12 +64,22 @@ static const int allowed[] = {
     SCMP_SYS(exit_group),
 };
 
-int api_confine(uid_t uid, gid_t gid, struct err *e)
+/* After the change of identity, which clears it, and before the filter, which forbids it. */
+static int die_with(pid_t parent, struct err *e)
+{
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+		return err_errno(e, errno, "api", "ask to end with the parent");
+	return getppid() == parent ? 0 : err_set(e, ESRCH, "api", "the parent is gone");
+}
+
+int api_confine(uid_t uid, gid_t gid, pid_t parent, struct err *e)
 {
 	static const struct confine_calls calls = {.allowed = allowed, .allowed_count = sizeof allowed / sizeof allowed[0]};
 	bool skipped;
 	int rc = confine_identity("api", uid, gid, e);
 
+	if (rc == 0 && parent > 0)
+		rc = die_with(parent, e);
 	if (rc == 0)
 		rc = confine_syscalls("api", &calls, &skipped, e);
 	if (rc == 0 && skipped)

@@ -9,8 +9,9 @@
 
 /*
  * Becomes uid and gid (not 0) with no privilege left, and leaves itself the system calls that serving takes: opening a file,
- * making a socket, a process or executable memory is impossible from then on. For good.
+ * making a socket, a process or executable memory is impossible from then on. For good. With `parent` above 0 it also asks to
+ * be killed when that process, which must be the parent, dies.
  */
-int api_confine(uid_t uid, gid_t gid, struct err *e);
+int api_confine(uid_t uid, gid_t gid, pid_t parent, struct err *e);
 
 #endif

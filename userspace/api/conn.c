@@ -81,14 +81,10 @@ static void hung_up(struct conn *c)
 	if (!x || x->state != EXCHANGE_WAIT)
 		return;
 	x->gone = true;
-	if (x->run) {
+	if (x->run)
 		runclient_cancel(c->server->runs, x->run);
-	} else {
-		struct api_error e;
-
-		error_set(&e, ERROR_CANCELLED, NULL);
-		exchange_reply_error(c->server, x, &e);
-	}
+	else
+		execute_answer_waiting(c->server, x, ERROR_CANCELLED);
 }
 
 static void probe(struct conn *c, uint64_t now)

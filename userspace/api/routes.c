@@ -78,18 +78,22 @@ void execute_next(struct server *s)
 		execute_start(s, (struct exchange *)((char *)slot - offsetof(struct exchange, slot)));
 }
 
+void execute_answer_waiting(struct server *s, struct exchange *x, enum error_case kase)
+{
+	/* Out of the line first: an answered exchange that is still in it would be given a run, and be freed under that. */
+	quota_leave(&s->quota, &x->slot);
+	reply_case(s, x, kase, NULL);
+}
+
 /* A request that its project's own other runs keep from even asking waits no longer than one that asked. */
 void execute_expire(struct server *s, struct exchange *x, uint64_t now)
 {
 	if (x->state != EXCHANGE_WAIT || x->slot.state != QUOTA_QUEUED)
 		return;
 	if (s->stopping)
-		reply_case(s, x, ERROR_STOPPING, NULL);
+		execute_answer_waiting(s, x, ERROR_STOPPING);
 	else if (now >= x->arrived_ns + LIMIT_POOL_WAIT_S * SECOND_NS)
-		reply_case(s, x, ERROR_NO_SANDBOX, NULL);
-	else
-		return;
-	quota_leave(&s->quota, &x->slot);
+		execute_answer_waiting(s, x, ERROR_NO_SANDBOX);
 }
 
 void execute_release(struct server *s, struct exchange *x)

@@ -156,7 +156,11 @@ void run_grant(struct runclient *rc, struct run *run, const struct tell_grant *g
 	}
 	if (run->request.granted)
 		run->request.granted(run->request.ctx);
-	send_request(rc, run);
+	/* Cancelled after the supervisor had granted it, before we heard: nobody wants it, so its code is not even sent. */
+	if (run->cancelled)
+		run_ask_kill(rc, run, RUN_END_CANCELLED);
+	else
+		send_request(rc, run);
 }
 
 /* Both counters at hand: appends the words a deadline leaves at the end of stderr. */

@@ -118,6 +118,8 @@ struct route {
 /* Decides from method, path and headers alone. Fills route, param and who, or refuses. */
 void route_exchange(struct server *s, struct exchange *x, const char *method, const char *path);
 void execute_next(struct server *s);
+/* Answers a request that waits and has no run: it leaves the line first. */
+void execute_answer_waiting(struct server *s, struct exchange *x, enum error_case kase);
 void execute_expire(struct server *s, struct exchange *x, uint64_t now);
 /* Takes back whatever the exchange holds besides memory. */
 void execute_release(struct server *s, struct exchange *x);

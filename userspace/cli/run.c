@@ -2,7 +2,6 @@
 /* `weir run`: one snippet, no service. The same processes as a service has, for one run: this one is the client. */
 #include <argp.h>
 #include <errno.h>
-#include <grp.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
@@ -10,13 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "api/answer.h"
+#include "api/confine.h"
 #include "api/error.h"
 #include "api/runclient.h"
 #include "cli/cli.h"
@@ -24,6 +23,7 @@
 #include "core/cleanup.h"
 #include "core/limits.h"
 #include "core/log.h"
+#include "kernel/confine.h"
 
 struct options {
 	const char *policy, *code, *file, *python, *state_dir;
@@ -238,13 +238,18 @@ static int client(struct wiring *w, const struct options *o, char *code, size_t 
 	return err < 0 ? err : out.exit_status;
 }
 
-/* The client part reads what the snippet wrote: not as root. */
-static int drop_root(struct err *e)
+/*
+ * The client part reads what the snippet wrote, so it is the api without HTTP: as little may come of it. Its standard streams
+ * and the two sockets are all it keeps. With it everything else ends in order; so it ends with the one that was asked for the
+ * run.
+ */
+static int confine_client(const struct wiring *w, pid_t parent, struct err *e)
 {
-	if (setgroups(0, NULL) < 0 || setresgid(UID_API, UID_API, UID_API) < 0 || setresuid(UID_API, UID_API, UID_API) < 0 ||
-	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-		return err_errno(e, errno, "identity", "give up root");
-	return 0;
+	const int keep[] = {w->client_sup, w->client_auditor};
+	int rc = confine_fds("run", keep, sizeof keep / sizeof keep[0], e);
+
+	json_object_seed(0); /* reads a file, which is not possible later */
+	return rc < 0 ? rc : api_confine(UID_API, UID_API, parent, e);
 }
 
 /* The supervisor's process: serves until its one client hangs up. */
@@ -274,12 +279,8 @@ static void __attribute__((noreturn)) supervise(struct wiring *w, const struct s
 static void __attribute__((noreturn)) be_client(struct wiring *w, const struct options *o, char *code, size_t len, pid_t parent)
 {
 	struct err e = {0};
-	int rc = drop_root(&e);
+	int rc = confine_client(w, parent, &e);
 
-	/* With this process everything else ends in order; so it ends with the one that was asked for the run. Asked for
-	 * after the change of identity, which clears it. */
-	if (rc == 0 && (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent))
-		rc = err_set(&e, ESRCH, "", "the parent is gone");
 	if (rc == 0)
 		rc = client(w, o, code, len, &e);
 	else
@@ -340,6 +341,7 @@ static int run(const struct options *o, struct err *e)
 	if (supervisor == 0) {
 		cleanup_fdp(&w.client_sup);
 		cleanup_fdp(&w.client_auditor);
+		close(TAKE_FD(dir));
 		log_init("supervisor", LOG_LVL_WARN);
 		setsid(); /* a terminal's ^C goes to the client, which cancels the run in order */
 		supervise(&w, &config);
@@ -360,6 +362,9 @@ static int run(const struct options *o, struct err *e)
 		sigaction(SIGINT, &sa, NULL);
 		rc = wait_for(client_pid);
 	}
+	/* Its pid may be another's from now on. */
+	signal(SIGTERM, SIG_IGN);
+	signal(SIGINT, SIG_IGN);
 	/* With the client's end of its socket closed the supervisor cleans up and leaves; then so does the auditor. */
 	if (supervisor > 0)
 		wait_for(supervisor);

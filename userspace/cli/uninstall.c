@@ -103,7 +103,8 @@ static bool bpffs_is_empty(void)
 	bool empty = d != NULL;
 
 	while (d && (de = readdir(d)))
-		empty = empty && (de->d_name[0] == '.' || strstr(de->d_name, ".debug"));
+		empty =
+		    empty && (de->d_name[0] == '.' || !strcmp(de->d_name, "maps.debug") || !strcmp(de->d_name, "progs.debug"));
 	return empty;
 }
 

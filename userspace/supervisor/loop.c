@@ -613,7 +613,9 @@ int supervisor_free(struct supervisor *s, struct err *e)
 	if (s->have_cgroups) {
 		first_error(&rc, e, cgroup_instance_sweep(&s->cgroups.host, s->instance, NULL, NULL, &swept, &tmp), &tmp);
 		guard_free(s->guard);
-		first_error(&rc, e, guard_unpin(s->pin_dir, &tmp), &tmp);
+		/* Something may still be alive in there: then the programs go on judging it. */
+		if (rc == 0)
+			first_error(&rc, e, guard_unpin(s->pin_dir, &tmp), &tmp);
 		cgroup_instance_close(&s->cgroups);
 		/* Under the lock, so that `weir` itself does not vanish under one that is just being made. */
 		first_error(&rc, e, supervisor_lock(&global, &tmp), &tmp);

@@ -126,22 +126,41 @@ void pool_forget_client(struct supervisor *s, struct client *c)
 	}
 }
 
-void pool_build_failed(struct supervisor *s)
+static void back_off(struct supervisor *s)
 {
-	struct waiter *w = TAILQ_FIRST(&s->waiters);
 	uint64_t wait = RETRY_FIRST_NS;
 
 	for (unsigned i = 0; i < s->failures && wait < RETRY_LAST_NS; i++)
 		wait *= 2;
 	s->failures++;
 	s->retry_ns = now_ns() + (wait < RETRY_LAST_NS ? wait : RETRY_LAST_NS);
-	/* One build was for one who waits; he learns which layer it was, and that nothing ran. */
-	if (w) {
-		send_fail(w->client, w->req, &s->last_fail);
-		drop_waiter(s, w);
-	}
+}
+
+static void fail_first_waiter(struct supervisor *s)
+{
+	struct waiter *w = TAILQ_FIRST(&s->waiters);
+
+	send_fail(w->client, w->req, &s->last_fail);
+	drop_waiter(s, w);
+}
+
+void pool_build_failed(struct supervisor *s)
+{
+	back_off(s);
+	/* One build was for one who waits; he learns which layer it was, and that nothing ran. The next is tried for the next.
+	 */
+	if (!TAILQ_EMPTY(&s->waiters))
+		fail_first_waiter(s);
 	if (!TAILQ_EMPTY(&s->waiters))
 		s->retry_ns = 0;
+}
+
+/* No image, so no sandbox for anybody: all who wait are told at once. */
+static void no_image(struct supervisor *s)
+{
+	back_off(s);
+	while (!TAILQ_EMPTY(&s->waiters))
+		fail_first_waiter(s);
 }
 
 /* Whether there should be one more. */
@@ -165,7 +184,7 @@ void pool_fill(struct supervisor *s)
 	if (s->image_bad)
 		check_image(s);
 	if (s->image_bad) {
-		pool_build_failed(s);
+		no_image(s);
 		return;
 	}
 	while (!s->retry_ns && wanting(s) && s->counts[BOX_BUILDING] < BUILDING_MAX && alive(s) < LIMIT_SANDBOXES)

@@ -146,7 +146,7 @@ static int is_dead(const char *name, int *ret_fd)
 	snprintf(path, sizeof path, RUN_DIR "/%s/lock", name);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
-		return 1;
+		return errno == ENOENT; /* what we can't look at is not ours to end */
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
 		close(fd);
 		return 0;
@@ -363,7 +363,11 @@ static int sweep(const struct cgroup_host *host, const char *except, struct supe
 			continue;
 		}
 		one = sweep_one(host, name, s, &r, rc == 0 ? e : NULL);
-		if (one < 0 && rc == 0)
+		/* Another's remains that will not go are no reason not to start; our own are. An uninstall wants to know in any
+		 * case. */
+		if (one < 0 && !own && s)
+			log_warn("what instance %s left can't all be removed: %s", name, e ? e->msg : "");
+		else if (one < 0 && rc == 0)
 			rc = one;
 		if (!own && one == 0)
 			remove_run_dir(name);
