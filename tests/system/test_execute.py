@@ -6,7 +6,7 @@ import struct
 import time
 import unittest
 
-from lib import Service, TOKEN, weir
+from lib import Service, SLOW, TOKEN, weir
 
 
 class Execute(unittest.TestCase):
@@ -162,8 +162,10 @@ class HangUps(unittest.TestCase):
                 for s in crowd:
                     s.close()
                 time.sleep(0.3)
+            gone = time.monotonic()
             self.assertEqual(service.run("print(6*7)", timeout_s=5)["stdout"], "42\n")
             self.assertEqual(service.wait_warm()["waiting"], 0)
+            self.assertLess(time.monotonic() - gone, 10 * SLOW, "a run went on although its client was gone")
             self.assertIsNone(service.process.poll())
 
 

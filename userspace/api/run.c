@@ -157,10 +157,12 @@ void run_grant(struct runclient *rc, struct run *run, const struct tell_grant *g
 	if (run->request.granted)
 		run->request.granted(run->request.ctx);
 	/* Cancelled after the supervisor had granted it, before we heard: nobody wants it, so its code is not even sent. */
-	if (run->cancelled)
+	if (run->cancelled) {
+		close_fd(run, WATCH_REQUEST);
 		run_ask_kill(rc, run, RUN_END_CANCELLED);
-	else
-		send_request(rc, run);
+		return;
+	}
+	send_request(rc, run);
 }
 
 /* Both counters at hand: appends the words a deadline leaves at the end of stderr. */
