@@ -50,7 +50,7 @@ static void contract_words(void **state)
 		assert_int_equal(error_row(e.kase)->status, rows[i].status);
 		assert_string_equal(e.message, rows[i].message);
 	}
-	assert_string_equal(error_row(ERROR_UNAUTHORIZED)->hint, "redeploy the agent to get a current one");
+	assert_non_null(strstr(error_row(ERROR_UNAUTHORIZED)->hint, "redeploy the agent to get a current one"));
 }
 
 static void one_shape(void **state)

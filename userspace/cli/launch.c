@@ -192,7 +192,13 @@ int launch_policy(const char *path, struct policy *ret, struct err *e)
 	if (n > LIMIT_POLICY_BYTES)
 		return err_set(e, E2BIG, "--policy", "%s is over %d bytes", path, (int)LIMIT_POLICY_BYTES);
 	rc = policy_parse(text, n, ret, e);
-	return rc < 0 ? err_wrap(e, "policy %s", path) : 0;
+	if (rc < 0) {
+		struct err inner = *e;
+
+		/* file:line:column, as editors jump to it; or file and JSON pointer. */
+		return err_set(e, inner.code, "--policy", "%.100s:%s: %.120s", path, inner.where, inner.msg);
+	}
+	return 0;
 }
 
 int launch_step(const char *name, enum plan_step *ret, struct err *e)

@@ -157,6 +157,23 @@ static void write_all(int fd, const char *data, size_t len)
 	}
 }
 
+/* One line: how much was tried, and the first of it. */
+static void tell_attempts(const struct run_result *r)
+{
+	json_t *egress = r->egress ? json_loadb(r->egress, r->egress_len, 0, NULL) : NULL;
+	json_t *first = json_array_get(json_object_get(egress, "destinations"), 0);
+	const char *name = json_string_value(json_object_get(first, "dns_name"));
+	const char *address = json_string_value(json_object_get(first, "address"));
+
+	fprintf(stderr, "weir: %llu %s to reach the network, %llu denied", (unsigned long long)r->end.attempts,
+		r->end.attempts == 1 ? "attempt" : "attempts", (unsigned long long)r->end.denied);
+	if (address)
+		fprintf(stderr, "; first: %s %s port %lld%s%s", json_string_value(json_object_get(first, "protocol")), address,
+			(long long)json_integer_value(json_object_get(first, "port")), name ? ", name " : "", name ? name : "");
+	fprintf(stderr, " (--json lists them)\n");
+	json_decref(egress);
+}
+
 static void on_done(void *ctx, const struct run_result *r)
 {
 	struct outcome *out = ctx;
@@ -188,8 +205,7 @@ static void on_done(void *ctx, const struct run_result *r)
 		else if (r->end.end != RUN_END_EXIT && r->end.detail[0])
 			fprintf(stderr, "weir: %s\n", r->end.detail);
 		if (r->end.attempts)
-			fprintf(stderr, "weir: %llu attempt(s) to reach the network, %llu denied (see --json)\n",
-				(unsigned long long)r->end.attempts, (unsigned long long)r->end.denied);
+			tell_attempts(r);
 	}
 	out->exit_status = r->end.end == RUN_END_TIMEOUT ? EXIT_DEADLINE : r->end.exit_code & 0xff;
 }

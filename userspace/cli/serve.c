@@ -195,7 +195,14 @@ static int listen_tcp(const struct options *o, int *ret, struct err *e)
 		fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 		if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) < 0 ||
 		    bind(fd, ai->ai_addr, ai->ai_addrlen) < 0 || listen(fd, BACKLOG) < 0)
-			rc = err_errno(e, errno, "--listen", "listen on %s", o->listen);
+			rc =
+			    errno == EADDRINUSE
+				? err_set(
+				      e, EADDRINUSE, "--listen",
+				      "%s: Address already in use: another program listens there (ss -ltnp says which); choose "
+				      "another port",
+				      o->listen)
+				: err_errno(e, errno, "--listen", "listen on %s", o->listen);
 	}
 	freeaddrinfo(ai);
 	if (rc == 0)
@@ -278,6 +285,8 @@ static int serve(struct options *o, struct err *e)
 	struct err e2;
 	int rc, rc2;
 
+	if (o->python && strchr(o->python, '/') && access(o->python, X_OK) < 0)
+		return err_errno(e, errno, "--python", "%s", o->python);
 	if ((rc = launch_policy(o->policy, &policy, e)) < 0 || (rc = launch_state_dir(o->state_dir, &dir, e)) < 0 ||
 	    (rc = make_listener(o, &listener, e)) < 0 || (rc = wiring_make(&w, e)) < 0)
 		return rc;
@@ -289,6 +298,7 @@ static int serve(struct options *o, struct err *e)
 	config.state_dir = o->state_dir;
 	config.policy = &policy;
 	listening_on(listener, o->listen, where, sizeof where);
+	log_init("supervisor", LOG_LVL_INFO);
 	launch_block_signals();
 	rc = launch_auditor(&w, dir, &auditor, e);
 	if (rc == 0)
@@ -330,6 +340,8 @@ static int serve(struct options *o, struct err *e)
 		kill(auditor, SIGKILL);
 	if (socket_path[0])
 		unlink(socket_path);
+	if (rc == 0)
+		log_info("stopped; nothing is left running");
 	return rc;
 }
 
@@ -356,6 +368,6 @@ int serve_cmd(int argc, char **argv)
 	if (o.dev_token)
 		forget_token(&o);
 	else
-		log_warn("no --dev-token: every request will be refused");
+		log_warn("no --dev-token: every request will be refused (start with --dev-token and a random token to use it)");
 	return serve(&o, &e) < 0 ? cli_fail(&e) : 0;
 }
