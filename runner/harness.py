@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a warm interpreter does while it waits.
 
-The interpreter is started as `python /work/main.py` and imports this module from a .pth file while it starts: so when the
+The interpreter is started as `python /box/main.py` and imports this module from a .pth file while it starts: so when the
 gate opens, CPython itself goes on to run the file, and a snippet sees what every script sees. No frame, module or
 descriptor of this file is left by then.
 """
@@ -28,7 +28,7 @@ def _wait_at_the_gate():
         os._exit(124)
     code = read_exactly(int.from_bytes(header[4:8], "little"))
     os.close(request)
-    script = os.open("/work/main.py", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    script = os.open("/box/main.py", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     view = memoryview(code)
     while view:
         view = view[os.write(script, view) :]

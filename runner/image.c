@@ -331,7 +331,7 @@ static void note_missing(struct image *im, const char *what)
 
 static int layout(struct image *im, struct err *e)
 {
-	static const char *const dirs[] = {"/etc",     "/dev",	   "/proc",	 "/tmp",	   "/work",
+	static const char *const dirs[] = {"/etc",     "/dev",	   "/proc",	 "/tmp",	   "/box",
 					   "/usr/bin", "/usr/lib", "/usr/lib64", "/usr/share/weir"};
 	static const struct {
 		const char *to, *target;

@@ -68,8 +68,8 @@ enum plan_step {
 #define SANDBOX_PIDS_OWN 1 /* init, beside what a run may start */
 
 /* Where things are inside a sandbox. */
-#define SANDBOX_WORKDIR "/work"
-#define SANDBOX_SCRIPT "/work/main.py"
+#define SANDBOX_WORKDIR "/box"
+#define SANDBOX_SCRIPT "/box/main.py"
 #define SANDBOX_HOME "/tmp/home"
 #define SANDBOX_HOSTNAME "sandbox"
 #define SANDBOX_USER "sandbox"

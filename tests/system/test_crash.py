@@ -439,6 +439,8 @@ class Supervisor(Case):
         for link in links_of(service.pins()):
             bpftool("link", "detach", "id", str(link))
         wait_for(lambda: {(k, a, p) for k, a, p, _ in listener.heard} == LOOP_FLOWS, 5, "the loop's packets are heard")
+        # The service notices by itself, without a request.
+        wait_for(lambda: service.request("GET", "/readyz", token=None).status == 503, 5, "/readyz says so")
         # Neither the sandbox that was warm already nor a new one: there is nothing to prove a policy with.
         for _ in range(3):
             answer = service.execute("print('ran')", timeout_s=5)
@@ -468,7 +470,6 @@ class Supervisor(Case):
         self.assertEqual(service.run("print(6*7)")["stdout"], "42\n")
         self.assertEqual(service.stop(), 0, service.last_log)
         self.assertEqual(remains(name), [])
-
 
     def test_killed_at_any_moment_of_its_runs(self):
         state = self.state_dir()

@@ -36,14 +36,14 @@ class Execute(unittest.TestCase):
             "print([m for m in sys.modules if 'weir' in m or 'harness' in m], sys._getframe().f_back)\n"
         )
         out = self.service.run(code)["stdout"].splitlines()
-        self.assertEqual(out[0], "__main__ /work/main.py ['/work/main.py'] /work /work ['main.py']")
+        self.assertEqual(out[0], "__main__ /box/main.py ['/box/main.py'] /box /box ['main.py']")
         self.assertEqual(out[1:], ["True", "[] None"])
 
     def test_traceback_is_the_users(self):
         answer = self.service.run("def f():\n    raise ValueError('x') from KeyError('y')\nf()\n")
         self.assertEqual(answer["exit_code"], 1)
         files = {line.split('"')[1] for line in answer["stderr"].splitlines() if line.startswith("  File")}
-        self.assertEqual(files, {"/work/main.py"})
+        self.assertEqual(files, {"/box/main.py"})
         self.assertIn("    raise ValueError('x') from KeyError('y')", answer["stderr"])
 
     def test_exit_codes(self):

@@ -34,7 +34,7 @@ ENVIRONMENT = {
     "PYTHONDONTWRITEBYTECODE": "1",
 }
 NAMESPACES = ("pid", "mnt", "net", "ipc", "uts", "cgroup")
-WRITABLE = ("/work", "/tmp", "/dev/shm")
+WRITABLE = ("/box", "/tmp", "/dev/shm")
 
 # ---- what a process says of itself, printed as JSON; the same text runs in main, in children and in threads ----
 SELF = r"""
@@ -229,7 +229,7 @@ print(json.dumps(found))
             "import os\nfound = []\nfor fd in range(0, 1024):\n"
             "    for way in ('/proc/self/fd/%d' % fd, '/proc/self/fd/%d/../../..' % fd, '/proc/1/fd/%d' % fd, '/proc/1/root', '/proc/1/cwd', '/proc/2/root/..'):\n"
             "        try: os.chdir(way)\n        except OSError: continue\n"
-            "        found.append((way, os.getcwd(), 'root' in os.listdir('/')))\n        os.chdir('/work')\n"
+            "        found.append((way, os.getcwd(), 'root' in os.listdir('/')))\n        os.chdir('/box')\n"
             "print(found)"
         )
         allowed = "('/proc/2/root/..', '/', False)"
@@ -368,7 +368,7 @@ def walk(top):
                 search(path, data)
 if os.fork() == 0:
     import time; time.sleep(20); os._exit(0)
-open('/work/main.py', 'w').close()  # the needles stand in it
+open('/box/main.py', 'w').close()  # the needles stand in it
 for top in os.listdir('/'):
     # Our own memory holds the needles, of course; so do the pages that pagemap and mem show.
     if top != 'proc': walk('/' + top)
@@ -410,7 +410,7 @@ os._exit(0)
             # Whatever looks like a path must be one of the sandbox, not one that only the host has.
             for word in set(re.findall(r"(?<![\w.])/[\w./+-]+", text)):
                 top = word.split("/")[1]
-                self.assertIn(top, ("usr", "bin", "lib", "lib64", "sbin", "etc", "dev", "proc", "tmp", "work", "r", "memfd", "SYSV00000000"), (path, word))
+                self.assertIn(top, ("usr", "bin", "lib", "lib64", "sbin", "etc", "dev", "proc", "tmp", "box", "r", "memfd", "SYSV00000000"), (path, word))
         roots = [line.split()[3:5] for line in found["/proc/self/mountinfo"].splitlines()]
         self.assertEqual([r for r in roots if r[0] != "/"], [["/r", "/"]])
         self.assertEqual(found["/proc/self/mountinfo"], found["/proc/1/mountinfo"])
@@ -422,7 +422,7 @@ os._exit(0)
         for line in lines:
             left, right = line.split(" - ")
             mounts[left.split()[4]] = (right.split()[0], set(left.split()[5].split(",")))
-        self.assertEqual({p: t for p, (t, _) in mounts.items()}, {"/": "overlay", "/etc": "tmpfs", "/dev": "tmpfs", "/dev/shm": "tmpfs", "/tmp": "tmpfs", "/work": "tmpfs", "/proc": "proc"})
+        self.assertEqual({p: t for p, (t, _) in mounts.items()}, {"/": "overlay", "/etc": "tmpfs", "/dev": "tmpfs", "/dev/shm": "tmpfs", "/tmp": "tmpfs", "/box": "tmpfs", "/proc": "proc"})
         self.assertEqual(len(lines), 7)
         for path, (_, flags) in mounts.items():
             self.assertIn("nosuid", flags, path)
@@ -434,7 +434,7 @@ os._exit(0)
     def test_nothing_else_can_be_written(self):
         code = r"""
 import os, json, stat, errno
-WRITABLE = ('/work', '/tmp', '/dev/shm')
+WRITABLE = ('/box', '/tmp', '/dev/shm')
 went, count = [], 0
 def attempt(what, path, fn, *a, **kw):
     global count
@@ -445,13 +445,13 @@ def attempt(what, path, fn, *a, **kw):
             went.append([what, path, errno.errorcode[e.errno]])
         return
     went.append([what, path, 'succeeded'])
-open('/work/x', 'w').close()
+open('/box/x', 'w').close()
 def directory(d):
     attempt('create', d, os.open, d + '/weir-x', os.O_CREAT | os.O_WRONLY | os.O_EXCL)
     attempt('mkdir', d, os.mkdir, d + '/weir-d')
-    attempt('symlink', d, os.symlink, '/work/x', d + '/weir-l')
+    attempt('symlink', d, os.symlink, '/box/x', d + '/weir-l')
     attempt('mknod', d, os.mknod, d + '/weir-n')
-    attempt('rename into', d, os.rename, '/work/x', d + '/weir-x')
+    attempt('rename into', d, os.rename, '/box/x', d + '/weir-x')
     attempt('tmpfile', d, os.open, d, os.O_TMPFILE | os.O_RDWR)
     attempt('chmod', d, os.chmod, d, 0o777)
     attempt('utime', d, os.utime, d)
@@ -464,9 +464,9 @@ def file(f):
     attempt('chmod', f, os.chmod, f, 0o4777)
     attempt('utime', f, os.utime, f)
     attempt('unlink', f, os.unlink, f)
-    attempt('rename', f, os.rename, f, '/work/stolen')
+    attempt('rename', f, os.rename, f, '/box/stolen')
     attempt('link', f, os.link, f, f + '.weir')
-    attempt('link out', f, os.link, f, '/work/linked')
+    attempt('link out', f, os.link, f, '/box/linked')
     attempt('setxattr', f, os.setxattr, f, 'user.x', b'y')
 device = []
 setid = []
@@ -525,13 +525,13 @@ print(json.dumps(dict(went=went, device=sorted(device), setid=setid, special=spe
         self.expect(table)
         # /sys may hold the number of CPUs, and nothing else.
         top = self.data("import os, json\nprint(json.dumps([os.listdir('/'), [n for _, _, f in os.walk('/sys') for n in f]]))")
-        self.assertEqual(set(top[0]) - {"sys"}, {"bin", "dev", "etc", "lib", "lib64", "proc", "sbin", "tmp", "usr", "work"})
+        self.assertEqual(set(top[0]) - {"sys"}, {"bin", "dev", "etc", "lib", "lib64", "proc", "sbin", "tmp", "usr", "box"})
         self.assertLessEqual(set(top[1]), {"online", "possible", "present"})
 
     def test_setuid_is_worth_nothing(self):
         code = (
             "import os, shutil, subprocess\n"
-            "for d in ('/work', '/tmp', '/dev/shm'):\n"
+            "for d in ('/box', '/tmp', '/dev/shm'):\n"
             "    shutil.copy('/usr/bin/id', d + '/id')\n"
             "    os.chmod(d + '/id', 0o6755)\n"
             "    print(oct(os.stat(d + '/id').st_mode), subprocess.check_output([d + '/id', '-u'], text=True).strip() == str(os.getuid()), \n"
@@ -542,7 +542,7 @@ print(json.dumps(dict(went=went, device=sorted(device), setid=setid, special=spe
     def test_devices_made_inside_are_dead(self):
         code = (
             "import os, stat\n"
-            "for d in ('/work', '/tmp', '/dev/shm'):\n"
+            "for d in ('/box', '/tmp', '/dev/shm'):\n"
             "    for kind, nr in ((stat.S_IFCHR, os.makedev(1, 1)), (stat.S_IFCHR, os.makedev(5, 0)), (stat.S_IFBLK, os.makedev(254, 0))):\n"
             "        try: os.mknod(d + '/dev', kind | 0o666, nr); print('made'); open(d + '/dev', 'rb').read(1); print('opened')\n"
             "        except OSError as e: print(e.errno)\n"
@@ -558,14 +558,14 @@ print(json.dumps(dict(went=went, device=sorted(device), setid=setid, special=spe
 
     def test_what_is_promised_is_there(self):
         table = [
-            ("sorted(os.listdir('/work')), os.getcwd()", "(['main.py'], '/work')"),
+            ("sorted(os.listdir('/box')), os.getcwd()", "(['main.py'], '/box')"),
             ("os.listdir('/dev/shm') + os.listdir('/tmp') + os.listdir('/tmp/home')", ["home"]),
             ("sorted(os.listdir('/dev'))", ["fd", "full", "null", "random", "shm", "stderr", "stdin", "stdout", "urandom", "zero"]),
             ("len(open('/dev/urandom', 'rb').read(16)) + len(open('/dev/zero', 'rb').read(16)) + len(open('/dev/random', 'rb').read(4))", 36),
             ("open('/dev/null', 'w').write('x')", 1),
             ("os.write(os.open('/dev/full', os.O_WRONLY), b'x')", "ENOSPC"),
-            ("os.access('/tmp/home', os.W_OK) and os.access('/work', os.W_OK) and os.stat('/work').st_uid == os.getuid()", True),
-            ("os.stat('/work').st_mode & 0o777, os.stat('/tmp/home').st_mode & 0o777, os.stat('/tmp').st_mode & 0o7777", repr((0o700, 0o700, 0o1777))),
+            ("os.access('/tmp/home', os.W_OK) and os.access('/box', os.W_OK) and os.stat('/box').st_uid == os.getuid()", True),
+            ("os.stat('/box').st_mode & 0o777, os.stat('/tmp/home').st_mode & 0o777, os.stat('/tmp').st_mode & 0o7777", repr((0o700, 0o700, 0o1777))),
             ("open('/dev/stdout', 'w').write('')", 0),
             ("socket.gethostname()", "sandbox"),
             ("os.uname().nodename", "sandbox"),
@@ -717,7 +717,7 @@ class SystemCalls(Case):
             "    status = os.waitpid(pid, 0)[1]\n"
             "    print(os.WTERMSIG(status) == s, os.WCOREDUMP(status))\n"
             "for i in range(20):\n    subprocess.run([sys.executable, '-c', 'import ctypes; ctypes.string_at(0)'], stderr=-3)\n"
-            "print(sorted(os.listdir('/work') + os.listdir('/tmp') + os.listdir('/dev/shm')))"
+            "print(sorted(os.listdir('/box') + os.listdir('/tmp') + os.listdir('/dev/shm')))"
         )
         before = {d: set(os.listdir(d)) for d in ("/var/lib/systemd/coredump", "/var/crash", "/cores") if os.path.isdir(d)}
         self.assertEqual(self.out(code).splitlines(), ["True False"] * 8 + ["['home', 'main.py']"])
@@ -786,7 +786,7 @@ class SystemCalls(Case):
             ("os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))", "EPERM"),
             ("os.setuid(0)", "EPERM"), ("os.setgid(0)", "EPERM"), ("os.setgroups([0])", "EPERM"), ("os.setresuid(%d, -1, -1)" % 0x70000000, "EPERM"),
             ("personality(0xffffffff)", 0), ("personality(0)", 0), ("personality(0x0040000)", ("EPERM", "ENOSYS")), ("personality(8)", ("EPERM", "ENOSYS")), ("personality(0x0400000)", ("EPERM", "ENOSYS")),
-            ("os.chroot('/work')", "EPERM"), ("mlock()", ("EPERM", "ENOMEM")), ("os.chown('/work', 0, 0)", "EPERM"),
+            ("os.chroot('/box')", "EPERM"), ("mlock()", ("EPERM", "ENOMEM")), ("os.chown('/box', 0, 0)", "EPERM"),
         ]
         self.expect(
             table,
@@ -827,7 +827,7 @@ def leave():
         keep.append(s); return True
     made['abstract stream'] = word(unix, socket.SOCK_STREAM, '\0weir-meet')
     made['abstract datagram'] = word(unix, socket.SOCK_DGRAM, '\0weir-meet-d')
-    for d in ('/tmp', '/dev/shm', '/work'):
+    for d in ('/tmp', '/dev/shm', '/box'):
         made['socket in ' + d] = word(unix, socket.SOCK_STREAM, d + '/meet.sock')
         def put(): open(d + '/meet.txt', 'w').write('from A'); return True
         made['file in ' + d] = word(put)
@@ -853,7 +853,7 @@ def find(others):
         s = socket.socket(socket.AF_UNIX, kind); s.connect(address); keep.append(s); s.send(b'hello'); return True
     found['abstract stream'] = word(connect, socket.SOCK_STREAM, '\0weir-meet')
     found['abstract datagram'] = word(connect, socket.SOCK_DGRAM, '\0weir-meet-d')
-    for d in ('/tmp', '/dev/shm', '/work'):
+    for d in ('/tmp', '/dev/shm', '/box'):
         found['socket in ' + d] = word(connect, socket.SOCK_STREAM, d + '/meet.sock')
         found['file in ' + d] = word(lambda: open(d + '/meet.txt').read() == 'from A')
         found['fifo in ' + d] = word(lambda: os.open(d + '/meet.fifo', os.O_WRONLY | os.O_NONBLOCK) >= 0)
@@ -1007,7 +1007,7 @@ class OrdinaryPython(Case):
             "asyncio.run(main())"
         ),
         "sqlite": (
-            "import sqlite3\nfor d in ('/work', '/tmp', '/tmp/home'):\n    c = sqlite3.connect(d + '/x.db'); assert c.execute('pragma journal_mode=wal').fetchone() == ('wal',)\n"
+            "import sqlite3\nfor d in ('/box', '/tmp', '/tmp/home'):\n    c = sqlite3.connect(d + '/x.db'); assert c.execute('pragma journal_mode=wal').fetchone() == ('wal',)\n"
             "    c.execute('create table t(a)'); c.executemany('insert into t values(?)', [(i,) for i in range(1000)]); c.commit()\n"
             "    assert c.execute('select sum(a) from t').fetchone() == (499500,)"
         ),
@@ -1049,7 +1049,7 @@ class OrdinaryPython(Case):
         "memory that can be run": "import mmap, ctypes\nm = mmap.mmap(-1, 4096, prot=7); m.write(bytes.fromhex('b82a000000c3'))\nassert ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(m)))() == 42",
         "standard input": "import sys\nassert sys.stdin is not None and sys.stdin.read() == ''\ntry: input(); assert 0\nexcept EOFError: pass",
         "introspection": "import inspect, traceback, linecache, warnings, pickle, importlib\ndef f():\n    return 1\nassert 'return 1' in inspect.getsource(f)\nclass A: pass\nassert type(pickle.loads(pickle.dumps(A()))) is A\nopen('mod.py', 'w').write('x = 5')\nimport mod; assert mod.x == 5",
-        "nothing of the host's packages": "import importlib.util, sys\nassert importlib.util.find_spec('pip') is None\nassert [p for p in sys.path if p != '/work' and not p.startswith(('/usr/lib/python3', '/usr/local/lib/python3'))] == []",
+        "nothing of the host's packages": "import importlib.util, sys\nassert importlib.util.find_spec('pip') is None\nassert [p for p in sys.path if p != '/box' and not p.startswith(('/usr/lib/python3', '/usr/local/lib/python3'))] == []",
     }
 
     def test_works(self):
@@ -1101,7 +1101,7 @@ class Inherited(unittest.TestCase):
         "print(json.dumps({\n"
         "    'umask': status['Umask'].strip(), 'blocked': status['SigBlk'].strip(), 'stdio': [os.path.exists('/proc/self/fd/%d' % n) for n in range(4)],\n"
         "    'ignored': [signal.Signals(n).name for n in range(1, 32) if int(status['SigIgn'], 16) >> (n - 1) & 1],\n"
-        "    'modes': [oct(os.stat(p).st_mode) for p in ('/', '/usr', '/usr/bin/python3', '/etc', '/etc/passwd', '/dev/null', '/tmp', '/work', os.__file__)],\n"
+        "    'modes': [oct(os.stat(p).st_mode) for p in ('/', '/usr', '/usr/bin/python3', '/etc', '/etc/passwd', '/dev/null', '/tmp', '/box', os.__file__)],\n"
         "    'limits': {n: resource.getrlimit(getattr(resource, n))[0] for n in ('RLIMIT_AS', 'RLIMIT_DATA', 'RLIMIT_NOFILE', 'RLIMIT_STACK', 'RLIMIT_CORE', 'RLIMIT_CPU', 'RLIMIT_MSGQUEUE')},\n"
         "    'processes': resource.getrlimit(resource.RLIMIT_NPROC)[0] >= 256,\n"
         "    'environment': sorted(os.environ), 'cwd': os.getcwd(), 'oom': open('/proc/self/oom_score_adj').read().strip(), 'nice': os.nice(0), 'scheduler': os.sched_getscheduler(0),\n"
@@ -1180,7 +1180,7 @@ class LeftOut(unittest.TestCase):
         "FORK": ("refused", "interpreter", ""),
         "STDIO": ("refused", ("seccomp", "interpreter"), ""),
         "BOUNDING": ("refused", "verify", "CapBnd"),
-        "IDENTITY": ("refused", ("interpreter", "verify"), ""),  # EXEC: root without capabilities may not enter /work; else VERIFY
+        "IDENTITY": ("refused", ("interpreter", "verify"), ""),  # EXEC: root without capabilities may not enter /box; else VERIFY
         "NO_NEW_PRIVS": ("refused", "seccomp", "Permission denied"),  # SECCOMP: a filter needs it
         "SECCOMP": ("refused", "verify", "Seccomp is 0"),
         "DESCRIPTORS": ("refused", "verify", "descriptor"),

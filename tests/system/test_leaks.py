@@ -24,13 +24,13 @@ MIB = 1 << 20
 HEAD = r"""
 import os, sys, time, json
 def look():
-    found = [d + '/' + n for d in ('/work', '/tmp', '/dev/shm') for n in os.listdir(d) if (d, n) not in (('/work', 'main.py'), ('/tmp', 'home'))]
+    found = [d + '/' + n for d in ('/box', '/tmp', '/dev/shm') for n in os.listdir(d) if (d, n) not in (('/box', 'main.py'), ('/tmp', 'home'))]
     found += ['/tmp/home/' + n for n in os.listdir('/tmp/home')]
     found += ['process ' + p for p in os.listdir('/proc') if p.isdigit() and p not in ('1', '2')]
     found += open('/proc/self/net/unix').read().splitlines()[1:] + open('/proc/self/net/tcp').read().splitlines()[1:] + open('/proc/self/net/udp').read().splitlines()[1:]
     return found
 here = {'uid': os.getuid(), 'began': time.clock_gettime(time.CLOCK_MONOTONIC), 'found': look(), 'ns': [os.readlink('/proc/self/ns/' + n) for n in ('pid', 'mnt', 'net', 'ipc', 'uts', 'cgroup')]}
-for d in ('/work', '/tmp', '/dev/shm', '/tmp/home'): open(d + '/mark', 'w').write(str(here['uid']))
+for d in ('/box', '/tmp', '/dev/shm', '/tmp/home'): open(d + '/mark', 'w').write(str(here['uid']))
 print('HERE ' + json.dumps(here))
 """
 STREAMS = r"""
@@ -62,7 +62,7 @@ KINDS = {
     "output cap": (10, "while True: os.write(1, b'y' * 65536)", 20, ("output", 137)),
     "fork bomb": (6, "try:\n    while True:\n        if os.fork() == 0: time.sleep(60)\nexcept OSError: os._exit(4)", 20, ("exit", 4)),
     "daemons left": (24, "for i in range(5):\n    if os.fork() == 0:\n        os.setsid()\n        if os.fork(): os._exit(0)\n        time.sleep(600)\nos._exit(5)", 20, ("exit", 5)),
-    "full disks": (6, "for d in ('/work', '/tmp', '/dev/shm'):\n    try: open(d + '/f', 'wb').write(b'x' * (70 << 20))\n    except OSError: pass", 20, ("exit", 0)),
+    "full disks": (6, "for d in ('/box', '/tmp', '/dev/shm'):\n    try: open(d + '/f', 'wb').write(b'x' * (70 << 20))\n    except OSError: pass", 20, ("exit", 0)),
     "ipc left": (10, "import ctypes, mmap\nl = ctypes.CDLL(None)\nfor i in range(5): l.shmget(0, 1 << 20, 0o1600); l.semget(0, 1, 0o1600); l.msgget(0, 0o1600)\nos.memfd_create('x')\nos.mkfifo('f')", 20, ("exit", 0)),
     "egress": (30, "import socket\nfor f in (lambda: socket.getaddrinfo('leak-%d.example' % here['uid'], 80), lambda: socket.create_connection(('192.0.2.1', 443), 1), lambda: socket.socket(2, 2).sendto(b'x', ('198.51.100.7', 9))):\n    try: f(); print('LET OUT')\n    except OSError: pass", 20, ("exit", 0)),
     "sockets left": (16, "import socket\nkeep = [socket.socketpair() for i in range(100)] + [socket.socket(2, 2) for i in range(100)]\ns = socket.socket(socket.AF_UNIX); s.bind('\\0leak'); s.listen()\nos._exit(6)", 20, ("exit", 6)),

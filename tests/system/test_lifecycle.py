@@ -379,7 +379,7 @@ class Limits(Case):
             "if __name__ == '__main__':\n    with multiprocessing.Pool(2) as p:\n        try: print(p.map(eat, [1]))\n        except Exception as e: print(e)"
         ),
         "disks and heap together": (
-            "for d in ('/work', '/tmp', '/dev/shm'):\n    open(d + '/f', 'wb').write(b'x' * (60 << 20))\n"
+            "for d in ('/box', '/tmp', '/dev/shm'):\n    open(d + '/f', 'wb').write(b'x' * (60 << 20))\n"
             "a = []\nwhile True: a.append(bytearray(b'x') * (8 << 20))"
         ),
         "memfd": "fd = os.memfd_create('m')\nwhile True: os.write(fd, b'x' * (8 << 20))",
@@ -442,7 +442,7 @@ class Limits(Case):
             "        try:\n"
             "            while n < 256 << 20: n += f.write(b'x' * 65536)\n"
             "        except OSError as e: return n, e.errno\n"
-            "for d in ('/work', '/tmp', '/dev/shm'):\n"
+            "for d in ('/box', '/tmp', '/dev/shm'):\n"
             "    free = os.statvfs(d)\n"
             "    print(d, free.f_blocks * free.f_frsize, free.f_files, *fill(d))\n"
             "    try: os.posix_fallocate(os.open(d + '/more', os.O_CREAT | os.O_WRONLY), 0, 1 << 20)\n"
@@ -453,7 +453,7 @@ class Limits(Case):
         answer, _, _ = self.run_measured(code)
         self.assert_reason(answer, "exit", 0)
         lines = answer["stdout"].splitlines()[1:]
-        for place, line, more in zip(("/work", "/tmp", "/dev/shm"), lines[::2], lines[1::2]):
+        for place, line, more in zip(("/box", "/tmp", "/dev/shm"), lines[::2], lines[1::2]):
             name, size, inodes, written, error = line.split()
             self.assertEqual((name, int(size), int(inodes), int(error), more), (place, 64 * MIB, 16384, 28, "28"))
             # What is there already (the script, directories) takes a page or two.
@@ -461,7 +461,7 @@ class Limits(Case):
 
     def test_inodes_are_counted(self):
         code = (
-            "for d in ('/work', '/tmp', '/dev/shm'):\n"
+            "for d in ('/box', '/tmp', '/dev/shm'):\n"
             "    n = 0\n"
             "    try:\n"
             "        while n < 100000: os.close(os.open('%s/%d' % (d, n), os.O_CREAT)); n += 1\n"

@@ -119,7 +119,9 @@ struct supervisor {
 	uint64_t retry_ns; /* after a failed build: not before, unless somebody waits */
 	unsigned failures; /* builds in a row */
 	struct tell_fail last_fail;
-	struct tell_pool told; /* what clients were told last */
+	struct tell_pool told;	   /* what clients were told last */
+	uint64_t guard_checked_ns; /* when the kernel was last asked whether the programs are effective */
+	bool unguarded;		   /* .. and they were not */
 	uint64_t image_checked_ns;
 	bool image_bad;		 /* the host's files changed, and no image could be made of what is there now */
 	unsigned image_number;	 /* of the stage directory in use */

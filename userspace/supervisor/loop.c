@@ -32,6 +32,7 @@
 
 #define RING_BUDGET 1024 /* events a turn, so that a flood delays no deadline */
 #define TRASH_RETRY_NS 20000000ull
+#define GUARD_CHECK_NS 2000000000ull
 #define IMAGE_CHECK_NS 2000000000ull
 #define ASKS_A_TURN 64
 #define STOP_MS 5000
@@ -484,6 +485,7 @@ static int next_timeout_ms(const struct supervisor *s)
 	if (!TAILQ_EMPTY(&s->trash))
 		at = earlier(at, now + TRASH_RETRY_NS);
 	at = earlier(at, s->drain_until_ns);
+	at = earlier(at, s->guard_checked_ns + GUARD_CHECK_NS);
 	if (!at)
 		return -1;
 	return at <= now ? 0 : (int)((at - now + 999999) / 1000000);
@@ -505,6 +507,32 @@ static void check_deadlines(struct supervisor *s)
 			box_fail(s, b, STEP_READY, ETIMEDOUT, "the sandbox was not ready in time");
 		else
 			box_end(s, b, RUN_END_TIMEOUT);
+	}
+}
+
+/*
+ * Ready means that the policy is in force, and that is asked of the kernel again and again: links can be detached behind our
+ * back. A sandbox that waits is then worth nothing, and is replaced; building another fails and says why.
+ */
+static void check_guard(struct supervisor *s)
+{
+	struct box *b, *next;
+	struct err e;
+
+	if (now_ns() - s->guard_checked_ns < GUARD_CHECK_NS)
+		return;
+	s->guard_checked_ns = now_ns();
+	if (guard_verify(s->guard, s->cgroups.v2_fd, &e) == 0) {
+		s->unguarded = false;
+		return;
+	}
+	if (!s->unguarded)
+		log_error("policy: %s", e.msg);
+	s->unguarded = true;
+	for (b = TAILQ_FIRST(&s->boxes); b; b = next) {
+		next = TAILQ_NEXT(b, link);
+		if (b->state == BOX_WARM)
+			box_event(s, b, BOX_KILL);
 	}
 }
 
@@ -534,6 +562,7 @@ int supervisor_run(struct supervisor *s, struct err *e)
 {
 	pool_tell(s, true);
 	while (!s->stopping && !s->fatal && clients_left(s) && !(s->drain_until_ns && now_ns() >= s->drain_until_ns)) {
+		check_guard(s);
 		pool_fill(s);
 		pool_tell(s, false);
 		turn(s, next_timeout_ms(s));

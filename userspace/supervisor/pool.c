@@ -210,8 +210,10 @@ void pool_state(struct supervisor *s, struct tell_pool *ret)
 	};
 
 	/* Ready means: the pool was full once, each of its sandboxes after its own proof, and building still works. */
-	p.ready = s->was_full && !s->failures;
-	if (s->failures)
+	p.ready = s->was_full && !s->failures && !s->unguarded;
+	if (s->unguarded)
+		snprintf(p.not_ready, sizeof p.not_ready, "the policy's programs are not in force (layer policy)");
+	else if (s->failures)
 		snprintf(p.not_ready, sizeof p.not_ready, "no sandbox can be built: layer %s: %.130s", s->last_fail.layer,
 			 s->last_fail.text);
 	else if (!s->was_full)
