@@ -370,7 +370,12 @@ static int make_guard(struct supervisor *s, struct err *e)
 static int own_mounts(struct err *e)
 {
 	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-		return err_errno(e, errno, "mounts", "enter a mount namespace (needs root)");
+		return errno == EINVAL
+			   ? err_set(
+				 e, EINVAL, "mounts",
+				 "the root directory is not a mount point (a chroot?): bind it onto itself first, or run Weir "
+				 "outside")
+			   : err_errno(e, errno, "mounts", "enter a mount namespace (needs root)");
 	return 0;
 }
 
