@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """POST /v1/execute end to end, and the routes around it, on a real service."""
 import json
+import os
 import socket
 import struct
+import tempfile
 import time
 import unittest
 
@@ -186,6 +188,19 @@ class Run(unittest.TestCase):
         done = weir("run", "--timeout", "1", "-c", "while True: pass")
         self.assertEqual(done.returncode, 124)
         self.assertTrue(done.stderr.endswith(b"timed out after 1s\n"), done.stderr)
+
+    def test_an_interpreter_that_does_not_answer(self):
+        for script in ("exec >&- 2>&-\nsleep 60", "yes", "sleep 60"):
+            with self.subTest(script=script), tempfile.NamedTemporaryFile("w", suffix=".sh", delete=False) as f:
+                f.write("#!/bin/sh\n%s\n" % script)
+                f.close()
+                os.chmod(f.name, 0o755)
+                started = time.monotonic()
+                done = weir("run", "--python", f.name, "-c", "print(1)")
+                os.unlink(f.name)
+                self.assertEqual((done.returncode, done.stdout), (125, b""))
+                self.assertIn(f.name.encode(), done.stderr)
+                self.assertLess(time.monotonic() - started, 12 * SLOW)
 
     def test_json_is_what_execute_answers(self):
         answer = json.loads(weir("run", "--json", "-c", "import socket\ntry: socket.getaddrinfo('a.example', 1)\nexcept OSError: pass").stdout)

@@ -436,6 +436,8 @@ static void on_gate(struct supervisor *s, struct source *src, uint32_t events)
 		source_close(s, src);
 		if (b->state != BOX_BUILDING) {
 			/* It was fine once; somebody outside killed it. No build has failed. */
+			if (b->state == BOX_WARM)
+				pool_warm_died(s);
 			if (b->state != BOX_ENDING)
 				log_warn("%s: died while %s", b->id, box_state_names[b->state]);
 			box_event(s, b, BOX_FAILED);

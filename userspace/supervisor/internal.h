@@ -168,6 +168,7 @@ void pool_offer(struct supervisor *s, struct box *b);
 void pool_ask(struct supervisor *s, struct client *c, const struct ask *a);
 bool pool_withdraw(struct supervisor *s, struct client *c, uint64_t req);
 void pool_build_failed(struct supervisor *s);
+void pool_warm_died(struct supervisor *s); /* killed from outside: the pool is refilled, but not as fast as it is killed */
 void pool_tell(struct supervisor *s, bool always);
 void pool_state(struct supervisor *s, struct tell_pool *ret);
 void pool_forget_client(struct supervisor *s, struct client *c);

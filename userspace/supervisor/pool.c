@@ -155,6 +155,14 @@ void pool_build_failed(struct supervisor *s)
 		s->retry_ns = 0;
 }
 
+void pool_warm_died(struct supervisor *s)
+{
+	/* Whatever kills them (the host's OOM killer, say) would only be fed by building at full speed. Whoever waits is
+	 * served. */
+	if (TAILQ_EMPTY(&s->waiters))
+		s->retry_ns = now_ns() + RETRY_FIRST_NS;
+}
+
 /* No image, so no sandbox for anybody: all who wait are told at once. */
 static void no_image(struct supervisor *s)
 {
