@@ -75,8 +75,9 @@ $(eval $(call init_rules,hooks,-DWEIR_TEST_HOOKS))
 
 $(B)/obj/runner/blobs.o: CPPFLAGS += -DINIT_BLOB='"$(B)/gen/plain/weir-init"'
 $(B)/obj-hooks/runner/blobs.o: CPPFLAGS += -DINIT_BLOB='"$(B)/gen/hooks/weir-init"'
-$(B)/obj/runner/blobs.o: $(B)/gen/plain/weir-init runner/harness.py policies/snippet.json
-$(B)/obj-hooks/runner/blobs.o: $(B)/gen/hooks/weir-init runner/harness.py policies/snippet.json
+EMBEDDED := runner/harness.py $(wildcard policies/*.json)
+$(B)/obj/runner/blobs.o: $(B)/gen/plain/weir-init $(EMBEDDED)
+$(B)/obj-hooks/runner/blobs.o: $(B)/gen/hooks/weir-init $(EMBEDDED)
 $(B)/obj/userspace/kernel/guard.o $(B)/obj-hooks/userspace/kernel/guard.o: $(B)/gen/guard.skel.h
 
 $(B)/obj/%.o: %.c
@@ -108,6 +109,7 @@ $(B)/unit/%: tests/unit/%.c $(filter-out $(B)/obj/userspace/cli/main.o,$(WEIR_OB
 BPF_TESTS := $(patsubst tests/bpf/%.c,$(B)/bpf/%,$(wildcard tests/bpf/test_*.c))
 API_TESTS := $(patsubst tests/api/%.c,$(B)/api/%,$(wildcard tests/api/test_*.c))
 -include tests/bpf/rules.mk tests/api/rules.mk
+-include tests/progs/rules.mk
 
 -include $(WEIR_OBJ:.o=.d) $(HOOKS_OBJ:.o=.d)
 
@@ -118,7 +120,7 @@ run: ## from a clone to 42 and a denied DNS leak: installs, builds, serves, show
 .PHONY: test
 test: ## every test that runs on this machine (root; under ten minutes)
 	@deploy/install-packages build run test
-	@$(MAKE) --no-print-directory -j2 $(B)/weir $(B)/weir-hooks units
+	@$(MAKE) --no-print-directory -j2 $(B)/weir $(B)/weir-hooks units progs
 	@$(MAKE) --no-print-directory -j2 SAN=1 units
 	@python3 tests/run.py unit bpf api san:unit san:api system
 
@@ -133,9 +135,13 @@ KERNEL ?= 6.1
 .PHONY: test-vm
 test-vm: ## the core on a stock kernel under emulation: KERNEL=6.1 (default), 6.12, 7.2
 	@deploy/install-packages build run test vm
-	@$(MAKE) --no-print-directory -j2 $(B)/weir $(B)/weir-hooks
+	@$(MAKE) --no-print-directory -j2 $(B)/weir $(B)/weir-hooks $(B)/bpf/test_rules $(B)/bpf/test_judge
 	@tests/vm/fetch $(KERNEL)
 	@tests/vm/run --kernel $(KERNEL) --timeout 900 -- env WEIR_SLOW=12 MUST_WORK=$(MUST_WORK) /usr/bin/python3 tests/run.py guest
+
+.PHONY: test-million
+test-million: $(B)/weir ## a million random pairs of policy and destination, asked of Weir and of the oracle (two minutes)
+	@WEIR_PAIRS=$${WEIR_PAIRS:-1000000} python3 tests/run.py system -k RandomPairs.test_same_answers_new_seed
 
 # ---- fuzzers: libFuzzer on every parser of something that others write ----
 FUZZERS := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -144,7 +150,7 @@ FUZZ_FLAGS := -std=gnu17 -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno
 FUZZ_SECONDS ?= 60
 build/fuzz/obj/userspace/kernel/guard.o: $(B)/gen/guard.skel.h
 build/fuzz/obj/runner/blobs.o: CPPFLAGS += -DINIT_BLOB='"$(B)/gen/plain/weir-init"'
-build/fuzz/obj/runner/blobs.o: $(B)/gen/plain/weir-init
+build/fuzz/obj/runner/blobs.o: $(B)/gen/plain/weir-init $(EMBEDDED)
 build/fuzz/obj/%.o: %.c
 	$(say) FUZZCC $<
 	@mkdir -p $(@D)
@@ -162,7 +168,7 @@ fuzz: ## run every fuzzer for FUZZ_SECONDS (60) from its corpus
 .PHONY: fuzzers
 fuzzers: $(FUZZERS)
 
-C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' ':!vmlinux')
+C_FILES = $(wildcard $(shell git ls-files -co --exclude-standard '*.c' '*.h' ':!vmlinux'))
 .PHONY: format
 format: ## reformat the C files
 	clang-format -i $(C_FILES)

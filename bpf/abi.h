@@ -18,6 +18,7 @@
 /* Map sizes. A full map denies (sandboxes) or loses detail but not the count (flows). */
 #define WEIR_SANDBOXES_MAX 4096
 #define WEIR_POLICIES_MAX 128
+#define WEIR_IMAGES_MAX 264 /* compiled policies: each one's present and next, and a few that are being let go of */
 #define WEIR_FLOWS_MAX 65536
 #define WEIR_FLOWS_PER_SANDBOX 1024
 #define WEIR_RING_BYTES (4 * 1024 * 1024)
@@ -32,6 +33,8 @@
 enum weir_verdict {
 	WEIR_DENY = 0, /* zero: a value nobody wrote denies */
 	WEIR_ALLOW = 1,
+	WEIR_WOULD_DENY = 2, /* the policy denies and only watches (mode monitor): passed */
+	WEIR_VERDICT_COUNT = 3,
 };
 
 /* Where an attempt was judged. */
@@ -41,19 +44,26 @@ enum weir_hook {
 	WEIR_HOOK_CONNECT6 = 2,
 	WEIR_HOOK_SENDMSG4 = 3,
 	WEIR_HOOK_SENDMSG6 = 4,
-	WEIR_HOOK_EGRESS = 5, /* cgroup_skb egress: the packet itself */
-	WEIR_HOOK_COUNT = 6,
+	WEIR_HOOK_EGRESS = 5,  /* cgroup_skb egress: the packet itself */
+	WEIR_HOOK_INGRESS = 6, /* cgroup_skb ingress: a packet from outside; the address is the sender's, the port its own */
+	WEIR_HOOK_COUNT = 7,
 };
 
 /* Why a verdict is what it is. */
 enum weir_reason {
-	WEIR_REASON_DEFAULT = 0,   /* the policy's default verdict */
+	WEIR_REASON_DEFAULT = 0,   /* no rule matched: the policy's default verdict */
 	WEIR_REASON_NO_ENTRY = 1,  /* a cgroup below ours that no policy names: denied */
 	WEIR_REASON_NO_POLICY = 2, /* its policy id holds no policy: denied */
 	WEIR_REASON_MALFORMED = 3, /* not an IPv4 or IPv6 packet we can read to its transport header: denied */
 	WEIR_REASON_SOCKET = 4,	   /* the socket was made in a cgroup that is denied */
 	WEIR_REASON_SOCKETS = 5,   /* its cgroup holds as many datagram sockets as it may, or this one can't be counted */
-	WEIR_REASON_COUNT = 6,
+	WEIR_REASON_RULE = 6,	   /* the policy's rule number `rule` */
+	WEIR_REASON_LOOPBACK = 7,  /* the policy's `loopback` */
+	WEIR_REASON_INBOUND = 8,   /* the policy's `inbound`: a connection from outside, or the answer on one */
+	WEIR_REASON_OPTIONS = 9,   /* IPv4 options, and the policy does not permit them */
+	WEIR_REASON_ROUTING = 10,  /* an IPv6 routing header, and the policy does not permit it */
+	WEIR_REASON_FRAGMENT = 11, /* a fragment without a transport header, and the policy does not permit it */
+	WEIR_REASON_COUNT = 12,
 };
 
 /* How far to trust `pid` and `comm` of an event. */
@@ -65,14 +75,105 @@ enum weir_attribution {
 
 /* struct weir_sandbox.flags */
 #define WEIR_SB_PROBE 0x1u /* set-up probe: judged as always, counted in `probes`, no event */
+/* Its network namespace is its own: what the kernel copies for listeners "on this host" goes to itself, so that IPv4 datagrams
+ * to many can be judged at the packet like all others, and their DNS names are seen. */
+#define WEIR_SB_OWN_NET 0x2u
 
-/* One policy. Written whole by user space, read by every hook. */
-struct weir_policy {
-	__u32 present;	      /* 1 when this slot holds a policy; 0 denies with NO_POLICY */
-	__u32 generation;     /* grows by one each time the slot is replaced */
-	__u8 default_verdict; /* enum weir_verdict */
+/* ---- policies, compiled ---- */
+
+/*
+ * How a destination was understood. An IPv6 address can carry an IPv4 address that a translator or tunnel would send to:
+ * both are judged. The order is the order they are looked for; names are in event.c.
+ */
+enum weir_via {
+	WEIR_VIA_NONE = 0,
+	WEIR_VIA_MAPPED = 1,	       /* ::ffff:0:0/96, RFC 4291 section 2.5.5.2 */
+	WEIR_VIA_COMPATIBLE = 2,       /* ::/96, RFC 4291 section 2.5.5.1 */
+	WEIR_VIA_TRANSLATED = 3,       /* ::ffff:0:0:0/96, RFC 2765 section 2.1 */
+	WEIR_VIA_NAT64 = 4,	       /* 64:ff9b::/96, RFC 6052; 64:ff9b:1::/48, RFC 8215, last 32 bits */
+	WEIR_VIA_6TO4 = 5,	       /* 2002::/16, RFC 3056 */
+	WEIR_VIA_TEREDO_SERVER = 6,    /* 2001::/32, RFC 4380 section 4 */
+	WEIR_VIA_TEREDO_CLIENT = 7,    /* .. the other address in it */
+	WEIR_VIA_NAT64_CONFIGURED = 8, /* one of the policy's `nat64_prefixes` */
+	WEIR_VIA_ISATAP = 9,	       /* interface id ::0:5efe:a.b.c.d or ::200:5efe:a.b.c.d, RFC 5214 section 6.1 */
+	WEIR_VIA_UNSPECIFIED = 10,     /* 0.0.0.0 and ::, which the kernel takes for this host */
+	WEIR_VIA_COUNT = 11,
+};
+
+enum weir_loopback {
+	WEIR_LOOPBACK_RULES = 0, /* judged like any other address */
+	WEIR_LOOPBACK_DENY = 1,
+	WEIR_LOOPBACK_SELF = 2, /* 127.0.0.0/8, ::1 and the unspecified addresses are allowed */
+};
+
+/* struct weir_image.flags: what is denied unless its bit is there. */
+#define WEIR_IMG_MONITOR 0x1u	   /* deny nothing that the policy judges, say what would have been */
+#define WEIR_IMG_OPTIONS 0x2u	   /* IPv4 options may be there */
+#define WEIR_IMG_ROUTING 0x4u	   /* IPv6 routing headers may be there */
+#define WEIR_IMG_FRAGMENTS 0x8u	   /* fragments without a port may pass, judged by address and protocol */
+#define WEIR_IMG_INBOUND 0x10u	   /* connections from outside are accepted, and answered whoever they come from */
+#define WEIR_IMG_QUIET_ALLOW 0x20u /* what is allowed is counted, and not listed */
+
+#define WEIR_NAT64_MAX 8
+
+struct weir_nat64 {
+	__u8 addr[16];
+	__u8 len; /* 32, 40, 48, 56, 64 or 96: RFC 6052 section 2.2 */
 	__u8 pad[7];
 };
+
+/* The head of one compiled policy. Never changed while a policy names it. */
+struct weir_image {
+	__u32 present; /* 1 when there is one; 0 denies with NO_POLICY */
+	__u32 flags;
+	__u32 sockets_max;    /* live datagram sockets, see WEIR_SOCKETS_PER_SANDBOX */
+	__u8 default_verdict; /* enum weir_verdict */
+	__u8 loopback;	      /* enum weir_loopback */
+	__u8 nat64_count;
+	__u8 pad;
+	struct weir_nat64 nat64[WEIR_NAT64_MAX];
+};
+
+/* One slot of `policies`: which image is in force. Eight aligned bytes, read and written at once: never half of each. */
+struct weir_policy {
+	__u32 image; /* 0: none, denied with NO_POLICY */
+	__u32 generation;
+} __attribute__((aligned(8)));
+
+/* Key of an image's longest-prefix trie, which holds both families. */
+struct weir_prefix {
+	__u32 len;	/* 32 + the prefix's own length */
+	__u8 family[4]; /* 0, 0, 0, 4 or 6: always matched whole */
+	__u8 addr[16];	/* network order; IPv4 in the first four bytes, zeros behind */
+};
+#define WEIR_PREFIX_FAMILY_BITS 32u
+
+#define WEIR_ATOM_ANY_PROTOCOL 0x1u /* every protocol, also those without ports */
+#define WEIR_ATOM_ANY_PORT 0x2u	    /* no port is asked for */
+
+/* One (protocol, port range) of a rule. */
+struct weir_atom {
+	__u16 rule;    /* position in the policy's `rules`, from 1 */
+	__u16 port_lo; /* host order, both ends included */
+	__u16 port_hi;
+	__u8 protocol;
+	__u8 flags;   /* WEIR_ATOM_* */
+	__u8 verdict; /* WEIR_DENY or WEIR_ALLOW */
+	__u8 pad;
+};
+
+/*
+ * What holds for the addresses of one prefix that no longer prefix covers: the atoms of it and of every prefix around it, the
+ * first that matches decides, none means the image's default. Value of the trie: the list's index.
+ */
+#define WEIR_LIST_ATOMS 48
+struct weir_list {
+	__u32 count;
+	struct weir_atom atoms[WEIR_LIST_ATOMS];
+};
+
+#define WEIR_PREFIXES_MAX 16384 /* in one image: a document's own (LIMIT_POLICY_PREFIXES) and what sets and hosts add */
+#define WEIR_LISTS_MAX 16384
 
 /*
  * One sandbox or other governed cgroup, keyed by cgroup id. `policy` and `flags` are written by user space; the counters
@@ -86,6 +187,7 @@ struct weir_sandbox {
 	__u64 attempts;
 	__u64 denied;
 	__u64 allowed;
+	__u64 would_deny;    /* attempts = allowed + denied + would_deny */
 	__u64 probes;	     /* attempts made while WEIR_SB_PROBE was set, and .. */
 	__u64 probes_denied; /* .. how many of them were denied */
 	__u64 flows;	     /* distinct flows that got an entry in the flows map */
@@ -112,7 +214,10 @@ struct weir_flow_key {
 	__u8 hook;
 	__u8 verdict;
 	__u8 reason;
-	__u8 pad;
+	__u8 via;   /* enum weir_via: what of the address decided */
+	__u16 rule; /* with reason RULE: position in the policy's `rules`, from 1; else 0 */
+	__u16 pad;
+	__u32 generation; /* of the policy slot, when it was judged */
 };
 
 struct weir_flow {
@@ -148,10 +253,14 @@ enum weir_stat {
 	WEIR_STAT_COUNT = 4,
 };
 
-_Static_assert(sizeof(struct weir_policy) == 16, "ABI");
-_Static_assert(sizeof(struct weir_sandbox) == 96, "ABI");
-_Static_assert(sizeof(struct weir_flow_key) == 40, "ABI");
+_Static_assert(sizeof(struct weir_policy) == 8, "ABI");
+_Static_assert(sizeof(struct weir_image) == 16 + 24 * WEIR_NAT64_MAX, "ABI");
+_Static_assert(sizeof(struct weir_prefix) == 24, "ABI");
+_Static_assert(sizeof(struct weir_atom) == 10, "ABI");
+_Static_assert(sizeof(struct weir_list) == 4 + 10 * WEIR_LIST_ATOMS, "ABI");
+_Static_assert(sizeof(struct weir_sandbox) == 104, "ABI");
+_Static_assert(sizeof(struct weir_flow_key) == 48, "ABI");
 _Static_assert(sizeof(struct weir_flow) == 32, "ABI");
-_Static_assert(sizeof(struct weir_event) == 40 + 16 + 16 + 16 + 8 + 256, "ABI");
+_Static_assert(sizeof(struct weir_event) == 48 + 16 + 16 + 16 + 8 + 256, "ABI");
 
 #endif

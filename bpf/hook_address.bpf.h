@@ -5,7 +5,8 @@
  * A stream socket is judged here, so that connect() fails at once instead of resending a SYN until it gives up. Datagram
  * and raw sockets are not: refused here, no packet would exist, and the DNS name inside would never be seen. Who asked is
  * remembered, the packet hook does the rest, and the sender gets EPERM all the same. But a socket can hold its data back, so
- * that there is no packet either: they are counted here, each once, and one too many is refused.
+ * that there is no packet either: they are counted here, each once, and one too many is refused. And of what goes to many in
+ * IPv4, the kernel makes a copy for this host's own listeners before the packet hook is asked: that is judged here as well.
  *
  * The kernel picks these programs by the socket's cgroup; a task may use a socket that another cgroup made. Both are asked.
  */
@@ -15,9 +16,6 @@
 enum {
 	ADDR_REFUSE = 0,
 	ADDR_PASS = 1,
-	SOCK_STREAM = 1,
-	SOCK_DGRAM = 2,
-	SOCK_RAW = 3,
 };
 
 /*
@@ -63,6 +61,7 @@ static __always_inline void remember(struct weir_owner *o, struct task_struct *t
 {
 	__u64 lives_in = bpf_get_current_cgroup_id();
 
+	o->accepts = 0; /* whoever connects has accepted nothing */
 	if (o->host_pid == (__u32)t->tgid && o->lives_in == lives_in)
 		return;
 	o->cgroup = own == OWN_UNKNOWN ? governed(t->cgroups->dfl_cgrp) : own;
@@ -95,51 +94,87 @@ static __always_inline void find_connect_who(struct bpf_sock_addr *ctx, struct t
 		w->made_in = BPF_CORE_READ(cg, kn, id);
 }
 
+static __always_inline void read_dest(const struct bpf_sock_addr *ctx, const struct weir_flow_key *key, struct weir_dest *d)
+{
+	__builtin_memcpy(d->addr, key->daddr, sizeof d->addr);
+	d->port = __builtin_bswap16(key->dport_be);
+	d->family = key->family;
+	d->protocol = key->protocol;
+}
+
+/* MPTCP asks as a protocol of its own (262), and is TCP on the wire. */
+static __always_inline __u8 wire_protocol(const struct bpf_sock_addr *ctx)
+{
+	return (__u8)ctx->protocol;
+}
+
+/* Both cgroups are asked of the destination in `key`; fills in the rest of the attempt. */
+static __always_inline weir_judgement judge_now(struct bpf_sock_addr *ctx, struct attempt *a, const struct connect_who *w,
+						struct in_force *f)
+{
+	struct weir_dest d = {};
+	weir_judgement j;
+
+	a->key.cgroup = w->own ? w->own : w->made_in;
+	a->key.protocol = wire_protocol(ctx);
+	read_dest(ctx, &a->key, &d);
+	find_in_force(a->key.cgroup, f);
+	j = judge_in_force(f, 1, &d);
+	if (a->key.cgroup != w->made_in) {
+		struct in_force other;
+
+		find_in_force(w->made_in, &other);
+		j = weir_judge_both(j, judge_in_force(&other, 1, &d));
+	}
+	set_judgement(&a->key, j, f);
+	return j;
+}
+
 /* Judges a stream's connect(); `key` holds the destination. */
 static __always_inline int judge_connect(struct bpf_sock_addr *ctx, struct attempt *a)
 {
 	struct task_struct *t = credible_task();
-	struct weir_sandbox *sb, *other;
 	struct connect_who w;
+	struct in_force f;
 	struct weir_owner *o;
-	weir_judgement j;
 
 	find_connect_who(ctx, t, &w);
-	a->key.cgroup = w.own ? w.own : w.made_in;
-	j = judge_cgroup(a->key.cgroup, 1, &sb);
-	if (a->key.cgroup != w.made_in)
-		j = weir_judge_both(j, judge_cgroup(w.made_in, 1, &other));
-	a->key.verdict = weir_verdict_of(j);
-	a->key.reason = weir_reason_of(j);
-	a->key.protocol = (__u8)ctx->protocol;
+	judge_now(ctx, a, &w, &f);
 	a->task = t;
-	count_attempt(ctx, sb, a);
-	if (a->key.verdict != WEIR_ALLOW)
+	count_attempt(ctx, NULL, f.sb, a, is_quiet(&f));
+	if (a->key.verdict == WEIR_DENY)
 		return ADDR_REFUSE;
 	if (!t)
 		return ADDR_PASS;
 	o = owner_of(ctx->sk);
-	if (o)
+	if (o) {
 		remember(o, t, w.own);
+		o->judged = f.image;
+	}
 	return ADDR_PASS;
 }
 
 /* Puts a socket into the account of the cgroup it was made in: once, whoever else tries at the same moment. */
 static __always_inline weir_judgement count_socket(struct weir_owner *o, __u64 made_in)
 {
-	struct weir_sandbox *sb = bpf_map_lookup_elem(&sandboxes, &made_in);
 	__u64 as = WEIR_EPOCH_STRANGER;
+	struct weir_sandbox *sb;
+	struct in_force f;
 	weir_judgement j;
 	__u32 zero = 0;
 
+	find_in_force(made_in, &f);
+	sb = f.sb;
 	if (sb)
 		as = sb->epoch;
 	else
 		sb = bpf_map_lookup_elem(&strangers, &zero);
 	if (!sb)
-		return weir_judge_socket(0, 0);
-	j = weir_judge_socket(1, __sync_fetch_and_add(&sb->sockets, 1));
-	if (weir_verdict_of(j) == WEIR_ALLOW) {
+		return weir_judge_socket(0, 0, 0);
+	j = weir_judge_socket(1, __sync_fetch_and_add(&sb->sockets, 1),
+			      f.head ? f.head->sockets_max : WEIR_SOCKETS_PER_SANDBOX);
+	j = weir_as_enforced(f.head, j);
+	if (weir_verdict_of(j) != WEIR_DENY) {
 		o->counted_in = made_in; /* the same for all who try */
 		if (__sync_val_compare_and_swap(&o->counted, 0, as) == 0)
 			return j;
@@ -148,29 +183,61 @@ static __always_inline weir_judgement count_socket(struct weir_owner *o, __u64 m
 	return j;
 }
 
+/*
+ * A destination that many listen to: multicast, or any for a socket that may broadcast (without that option the kernel refuses
+ * every broadcast address, the subnets' own included).
+ */
+static __always_inline bool is_to_many(struct bpf_sock_addr *ctx, const struct weir_flow_key *key)
+{
+	if (key->family != 4)
+		return false;
+	if (key->daddr[12] >= 224)
+		return true;
+	return BPF_CORE_READ(plain_sock(ctx->sk), __sk_common.skc_flags) >>
+		   bpf_core_enum_value(enum sock_flags, SOCK_BROADCAST) &
+	       1;
+}
+
+/* Refuses what the packet hook would see too late. What is only watched, or allowed, that hook records as ever. */
+static __always_inline bool refuse_to_many(struct bpf_sock_addr *ctx, struct attempt *a, struct task_struct *t)
+{
+	struct connect_who w;
+	struct in_force f;
+
+	find_connect_who(ctx, t, &w);
+	if (weir_verdict_of(judge_now(ctx, a, &w, &f)) != WEIR_DENY || (f.sb && f.sb->flags & WEIR_SB_OWN_NET))
+		return false;
+	a->task = t;
+	count_attempt(ctx, NULL, f.sb, a, false);
+	return true;
+}
+
 /* A datagram socket: counted at its first use, otherwise passed on. `key` holds the destination. */
 static __always_inline int defer(struct bpf_sock_addr *ctx, struct attempt *a)
 {
 	struct task_struct *t = credible_task();
 	struct weir_owner *o = owner_of(ctx->sk);
 	struct connect_who w;
+	struct in_force f;
 	weir_judgement j;
 
+	if (is_to_many(ctx, &a->key) && refuse_to_many(ctx, a, t))
+		return ADDR_REFUSE;
 	if (o && t)
 		remember(o, t, OWN_UNKNOWN);
 	if (o && o->counted)
 		return ADDR_PASS;
 	find_connect_who(ctx, t, &w);
-	j = o ? count_socket(o, w.made_in) : weir_judge_socket(0, 0);
+	j = o ? count_socket(o, w.made_in) : weir_judge_socket(0, 0, 0);
 	if (weir_verdict_of(j) == WEIR_ALLOW)
 		return ADDR_PASS;
 	a->key.cgroup = w.own ? w.own : w.made_in;
-	a->key.verdict = weir_verdict_of(j);
-	a->key.reason = weir_reason_of(j);
-	a->key.protocol = (__u8)ctx->protocol;
+	find_in_force(a->key.cgroup, &f);
+	set_judgement(&a->key, j, &f);
+	a->key.protocol = wire_protocol(ctx);
 	a->task = t;
-	count_attempt(ctx, bpf_map_lookup_elem(&sandboxes, &a->key.cgroup), a);
-	return ADDR_REFUSE;
+	count_attempt(ctx, NULL, f.sb, a, false);
+	return weir_verdict_of(j) == WEIR_DENY ? ADDR_REFUSE : ADDR_PASS;
 }
 
 static __always_inline void destination4(struct bpf_sock_addr *ctx, struct weir_flow_key *key, __u8 hook)
@@ -190,6 +257,11 @@ static __always_inline void destination6(struct bpf_sock_addr *ctx, struct weir_
 
 	key->hook = hook;
 	key->family = 6;
+	/* The kernel will send IPv4 to a mapped address, so that is what is judged. */
+	if (!ip[0] && !ip[1] && ip[2] == __builtin_bswap32(0xffff)) {
+		key->family = 4;
+		key->via = WEIR_VIA_MAPPED;
+	}
 	__builtin_memcpy(key->daddr, ip, sizeof ip);
 	key->dport_be = (__u16)ctx->user_port;
 }

@@ -13,7 +13,9 @@ enum {
 };
 
 #define WEIR_PACKET struct __sk_buff
+#ifndef weir_load /* a test hands its packets in with a link-layer header */
 #define weir_load(skb, off, dst, len) bpf_skb_load_bytes(skb, off, dst, len)
+#endif
 #include "parse.h"
 
 /* Functions of their own, so that the verifier walks them once and not once per path of the caller. */
@@ -29,12 +31,18 @@ __attribute__((noinline)) __u32 weir_read_question(struct __sk_buff *skb, __u32 
 	return weir_dns_question(skb, off, skb->len);
 }
 
+__attribute__((noinline)) __u64 weir_hash_question(struct __sk_buff *skb, __u32 off, __u32 len)
+{
+	return weir_name_hash(skb, off, len, name_key[0], name_key[1]);
+}
+
 struct packet_who {
 	__u64 made_in; /* the socket's cgroup */
 	__u64 subject; /* whose attempt it is */
 	struct task_struct *task;
 	struct weir_owner *socket;
 	bool stream;
+	bool listens;
 };
 
 /*
@@ -55,6 +63,7 @@ static __always_inline void find_who(struct __sk_buff *skb, struct packet_who *w
 	if (!sk)
 		return;
 	w->stream = sk->type == SOCK_STREAM;
+	w->listens = w->stream && sk->state == BPF_TCP_LISTEN;
 	if (!w->stream)
 		w->task = credible_task();
 	if (w->task) {
@@ -71,24 +80,18 @@ static __always_inline void find_who(struct __sk_buff *skb, struct packet_who *w
 		w->subject = w->socket->cgroup;
 }
 
-/* The name goes onto the caller's zeroed buffer; a packet that cannot give it gives none. */
-static __always_inline void read_name(struct __sk_buff *skb, const struct weir_packet *pk, struct attempt *a, __u64 *name)
+/* A packet that cannot give a name gives none. */
+static __always_inline void read_name(struct __sk_buff *skb, const struct weir_packet *pk, struct attempt *a)
 {
 	__u32 off = pk->transport + 8U, found = weir_read_question(skb, off);
 	__u32 len = found & 0xff;
 
 	if (!len)
 		return;
-	/* 1 .. 256 in a form that 6.1 understands: it does not learn from `!len`. */
-	len--;
-	asm volatile("" : "+r"(len));
-	len = (len & 0xff) + 1;
-	if (bpf_skb_load_bytes(skb, off + 12, name, len) < 0)
-		return;
 	a->dns_len = (__u16)len;
 	a->dns_qtype = (__u16)(found >> 16);
-	a->dns = name;
-	a->key.name_hash = weir_name_hash(name, len, name_key[0], name_key[1]);
+	a->dns_off = off + 12;
+	a->key.name_hash = weir_hash_question(skb, a->dns_off, len);
 }
 
 static __always_inline void count_passed(struct weir_sandbox *sb, __u32 len)
@@ -99,26 +102,65 @@ static __always_inline void count_passed(struct weir_sandbox *sb, __u32 len)
 	__sync_fetch_and_add(&sb->bytes, len);
 }
 
+static __always_inline void dest_of_packet(const struct weir_packet *pk, struct weir_dest *d)
+{
+	__builtin_memcpy(d->addr, pk->daddr, sizeof d->addr);
+	d->port = __builtin_bswap16(pk->dport_be);
+	d->family = pk->family;
+	d->protocol = pk->protocol;
+	d->flags = (pk->headless ? WEIR_DEST_HEADLESS : 0) | (pk->options ? WEIR_DEST_OPTIONS : 0) |
+		   (pk->routing ? WEIR_DEST_ROUTING : 0);
+}
+
+/* What a listener or a socket that it accepted sends is an answer; the policy that let the question in lets it out. */
+static __always_inline weir_judgement judge_answer(weir_judgement j, const struct in_force *f, const struct packet_who *w)
+{
+	if (weir_verdict_of(j) == WEIR_ALLOW || !f->head || !(f->head->flags & WEIR_IMG_INBOUND))
+		return j;
+	if (w->listens || (w->stream && w->socket && w->socket->accepts))
+		return weir_judgement_of(WEIR_ALLOW, WEIR_REASON_INBOUND);
+	return j;
+}
+
+/*
+ * A stream's packet that needs no record of its own: allowed, or watched by a policy that has recorded the connection already
+ * when it was made.
+ */
+static __always_inline bool is_told(weir_judgement j, const struct in_force *f, const struct packet_who *w)
+{
+	if (!w->stream)
+		return false;
+	if (weir_verdict_of(j) == WEIR_ALLOW)
+		return true;
+	return weir_verdict_of(j) == WEIR_WOULD_DENY && w->socket && w->socket->judged == f->image;
+}
+
 SEC("cgroup_skb/egress")
 int weir_egress(struct __sk_buff *skb)
 {
-	struct weir_sandbox *sb = NULL, *other = NULL;
 	struct weir_packet pk = {};
 	struct packet_who w = {};
+	struct weir_dest d = {};
 	struct attempt a = {};
-	__u64 name[32];
+	struct in_force f;
 	weir_judgement j;
 	int readable = weir_read_packet(skb, &pk) == 0;
 	bool pass;
 
 	find_who(skb, &w);
-	j = judge_cgroup(w.subject, readable, &sb);
-	if (w.subject != w.made_in)
-		j = weir_judge_both(j, judge_cgroup(w.made_in, readable, &other));
-	pass = weir_verdict_of(j) == WEIR_ALLOW;
-	if (pass && sb)
-		count_passed(sb, skb->len);
-	if (pass && w.stream && pk.protocol == WEIR_P_TCP)
+	dest_of_packet(&pk, &d);
+	find_in_force(w.subject, &f);
+	j = judge_answer(judge_in_force(&f, readable, &d), &f, &w);
+	if (w.subject != w.made_in) {
+		struct in_force other;
+
+		find_in_force(w.made_in, &other);
+		j = weir_judge_both(j, judge_answer(judge_in_force(&other, readable, &d), &other, &w));
+	}
+	pass = weir_verdict_of(j) != WEIR_DENY;
+	if (pass && f.sb)
+		count_passed(f.sb, skb->len);
+	if (pass && pk.protocol == WEIR_P_TCP && is_told(j, &f, &w))
 		return PACKET_PASS;
 
 	a.key.cgroup = w.subject;
@@ -127,16 +169,13 @@ int weir_egress(struct __sk_buff *skb)
 	a.key.family = pk.family;
 	a.key.protocol = pk.protocol;
 	a.key.hook = WEIR_HOOK_EGRESS;
-	a.key.verdict = weir_verdict_of(j);
-	a.key.reason = weir_reason_of(j);
+	set_judgement(&a.key, j, &f);
 	a.len = skb->len;
 	a.task = w.task;
 	a.socket = w.socket;
-	if (weir_is_dns(&pk)) {
-		__builtin_memset(name, 0, sizeof name);
-		read_name(skb, &pk, &a, name);
-	}
-	count_attempt(skb, sb, &a);
+	if (weir_is_dns(&pk))
+		read_name(skb, &pk, &a);
+	count_attempt(skb, skb, f.sb, &a, is_quiet(&f));
 	return pass ? PACKET_PASS : PACKET_DROP;
 }
 

@@ -18,13 +18,53 @@ struct {
 	__type(value, struct weir_sandbox);
 } sandboxes SEC(".maps");
 
-/* An entry's policy. Out of range or not present: denied, NO_POLICY. */
+/* An entry's policy: which image is in force. Out of range or 0: denied, NO_POLICY. Mapped by user space, which swaps a
+ * policy by one store. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, WEIR_POLICIES_MAX);
 	__type(key, __u32);
 	__type(value, struct weir_policy);
 } policies SEC(".maps");
+
+/* Compiled policies: head, trie and lists under the same number, never changed while a policy names it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, WEIR_IMAGES_MAX);
+	__type(key, __u32);
+	__type(value, struct weir_image);
+} images SEC(".maps");
+
+struct weir_trie {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, WEIR_PREFIXES_MAX);
+	__uint(key_size, sizeof(struct weir_prefix));
+	__uint(value_size, sizeof(__u32)); /* index into the image's lists */
+};
+
+struct weir_lists {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_INNER_MAP); /* each as long as it has to be */
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct weir_list));
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, WEIR_IMAGES_MAX);
+	__type(key, __u32);
+	__array(values, struct weir_trie);
+} tries SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, WEIR_IMAGES_MAX);
+	__type(key, __u32);
+	__array(values, struct weir_lists);
+} lists SEC(".maps");
 
 /* One flow per distinct attempt. Full: the attempt is judged and counted as ever, and `unlisted`. */
 struct {
@@ -71,15 +111,17 @@ struct weir_owner {
 	__u32 host_pid;	  /* 0: nobody we could name */
 	__u32 pid;
 	__u32 uid;
-	__u32 pad;
+	__u32 judged; /* the image that this socket's connect() was judged by; 0: by none */
 	char comm[WEIR_COMM_LEN];
+	__u8 accepts; /* a listener that may take connections from outside, and the sockets it accepted */
+	__u8 pad[7];
 };
 
 /* Made at connect and sendmsg only: at socket() it would tax every socket. No memory: a stream's attribution is lost; a
- * datagram socket is refused, as it could not be counted. */
+ * datagram socket is refused, as it could not be counted. An accepted socket starts with what its listener had. */
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
 	__type(key, int);
 	__type(value, struct weir_owner);
 } owners SEC(".maps");

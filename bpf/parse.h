@@ -41,7 +41,9 @@ struct weir_packet {
 	__u8 protocol;
 	__u16 transport; /* offset of the transport header */
 	__u8 headless;	 /* a later fragment: there is no transport header in it */
-	__u8 pad;
+	__u8 options;	 /* the IPv4 header has options */
+	__u8 routing;	 /* there is an IPv6 routing header */
+	__u8 pad[7];
 };
 
 /* Fills in the port, or what stands for one. Bytes that should be there and are not make the packet malformed. */
@@ -86,6 +88,7 @@ WEIR_INLINE int weir_parse_ip4(WEIR_PACKET *pkt, struct weir_packet *pk)
 	if (ihl < sizeof h || weir_load(pkt, ihl - 1, &last, 1) < 0)
 		return -1;
 	pk->transport = (__u16)ihl;
+	pk->options = ihl > sizeof h;
 	pk->headless = (h[6] & 0x1f) || h[7];
 	pk->family = 4;
 	return 0;
@@ -111,6 +114,8 @@ WEIR_INLINE int weir_parse_ip6(WEIR_PACKET *pkt, struct weir_packet *pk)
 
 		if (weir_load(pkt, off, x, sizeof x) < 0)
 			return -1;
+		if (next == WEIR_P_ROUTING)
+			pk->routing = 1;
 		if (next == WEIR_P_AH)
 			off += (x[1] + 2U) * 4;
 		else
@@ -214,21 +219,40 @@ WEIR_INLINE void weir_sip_word(__u64 v[4], __u64 word)
 	v[0] ^= word;
 }
 
+/* Up to eight bytes of the name as one word, little end first; what is not there is zero. */
+WEIR_INLINE __u64 weir_name_word(WEIR_PACKET *pkt, __u32 off, __u32 left)
+{
+	__u64 word = 0;
+	__u8 b = 0;
+	int i;
+
+	if (left >= 8)
+		return weir_load(pkt, off, &word, 8) < 0 ? 0 : word;
+	for (i = 0; i < 7; i++) {
+		if ((__u32)i >= left)
+			break;
+		if (weir_load(pkt, off + (__u32)i, &b, 1) < 0)
+			break;
+		word |= (__u64)b << 8 * i;
+	}
+	return word;
+}
+
 /*
- * SipHash-1-3 over the zero-filled name buffer, 32 words whatever the length, and the length. Keyed, because whoever could
- * make two names collide could hide the second behind the first in the audit. 0 is kept for "no name".
+ * SipHash-1-3 over the `len` bytes of the name at `off`, padded with zeros to whole words, and the length. Keyed, because
+ * whoever could make two names collide could hide the second behind the first in the audit. 0 is kept for "no name".
  */
-WEIR_INLINE __u64 weir_name_hash(const __u64 words[32], __u32 len, __u64 k0, __u64 k1)
+WEIR_INLINE __u64 weir_name_hash(WEIR_PACKET *pkt, __u32 off, __u32 len, __u64 k0, __u64 k1)
 {
 	__u64 v[4] = {k0 ^ 0x736f6d6570736575ULL, k1 ^ 0x646f72616e646f6dULL, k0 ^ 0x6c7967656e657261ULL,
 		      k1 ^ 0x7465646279746573ULL};
-	int i;
+	__u32 at;
 
-#ifdef __clang__
-#pragma clang loop unroll(full)
-#endif
-	for (i = 0; i < 32; i++)
-		weir_sip_word(v, words[i]);
+	for (at = 0; at < 256; at += 8) {
+		if (at >= len)
+			break;
+		weir_sip_word(v, weir_name_word(pkt, off + at, len - at));
+	}
 	weir_sip_word(v, len);
 	v[2] ^= 0xff;
 	weir_sip_round(v);

@@ -8,6 +8,13 @@
 
 #define PF_KTHREAD 0x00200000
 
+/* struct bpf_sock.type */
+enum {
+	SOCK_STREAM = 1,
+	SOCK_DGRAM = 2,
+	SOCK_RAW = 3,
+};
+
 /* ---- who ---- */
 
 /*
@@ -57,18 +64,67 @@ static __always_inline __u32 inner_pid(struct task_struct *t)
 
 /* ---- what a cgroup says ---- */
 
-static __always_inline weir_judgement judge_cgroup(__u64 cgroup, int readable, struct weir_sandbox **ret)
+#define WEIR_IMAGE __u32
+#define WEIR_SUBPROGRAM __attribute__((noinline))
+
+static __always_inline const struct weir_image *weir_image_head(__u32 image)
 {
-	struct weir_sandbox *sb = bpf_map_lookup_elem(&sandboxes, &cgroup);
-	struct weir_policy *p = NULL;
+	return bpf_map_lookup_elem(&images, &image);
+}
 
-	if (sb) {
-		__u32 id = sb->policy;
+static __always_inline const struct weir_list *weir_image_find(__u32 image, const struct weir_prefix *key)
+{
+	void *trie = bpf_map_lookup_elem(&tries, &image), *of;
+	struct weir_prefix own = *key; /* 6.1 takes no argument of a function for a map's key */
+	__u32 *index;
 
-		p = bpf_map_lookup_elem(&policies, &id);
+	if (!trie)
+		return NULL;
+	index = bpf_map_lookup_elem(trie, &own);
+	if (!index)
+		return NULL;
+	of = bpf_map_lookup_elem(&lists, &image);
+	return of ? bpf_map_lookup_elem(of, index) : NULL;
+}
+
+#include "judge.h"
+
+/* What governs one cgroup at this moment. */
+struct in_force {
+	struct weir_sandbox *sb;
+	const struct weir_image *head;
+	__u32 image;
+	__u32 generation;
+};
+
+static __always_inline void find_in_force(__u64 cgroup, struct in_force *f)
+{
+	f->head = NULL;
+	f->image = f->generation = 0;
+	f->sb = bpf_map_lookup_elem(&sandboxes, &cgroup);
+	if (f->sb) {
+		__u32 slot = f->sb->policy;
+		const volatile __u64 *p = bpf_map_lookup_elem(&policies, &slot);
+
+		if (p) {
+			__u64 both = *p; /* one load: image and generation belong together */
+
+			f->image = (__u32)both;
+			f->generation = (__u32)(both >> 32);
+		}
+		if (f->image)
+			f->head = weir_image_head(f->image);
 	}
-	*ret = sb;
-	return weir_judge(sb != NULL, p, readable);
+}
+
+/* `d` is filled in whole when `readable`. */
+static __always_inline weir_judgement judge_in_force(const struct in_force *f, int readable, const struct weir_dest *d)
+{
+	weir_judgement j = weir_judge_entry(f->sb != NULL, f->head, readable);
+
+	if (!weir_denies(j))
+		j = weir_judge_dest(f->image, d);
+	return weir_as_enforced(f->head, j);
 }
 
 /* ---- counted and told ---- */
@@ -80,8 +136,18 @@ struct attempt {
 	__u16 dns_len;
 	struct task_struct *task;  /* who, when it is the current task .. */
 	struct weir_owner *socket; /* .. or as remembered on the socket; neither: unknown */
-	const __u64 *dns;	   /* 32 words, or NULL */
+	__u32 dns_off;		   /* of the name in the packet, with dns_len */
 };
+
+static __always_inline void set_judgement(struct weir_flow_key *key, weir_judgement j, const struct in_force *f)
+{
+	key->verdict = weir_verdict_of(j);
+	key->reason = weir_reason_of(j);
+	if (weir_via_of(j))
+		key->via = weir_via_of(j);
+	key->rule = weir_rule_of(j);
+	key->generation = f->generation;
+}
 
 /* Straight into the event: the packet hook has no stack left for a copy. */
 static __always_inline void fill_who(struct weir_event *ev, const struct attempt *a)
@@ -106,8 +172,27 @@ static __always_inline void fill_who(struct weir_event *ev, const struct attempt
 	}
 }
 
+/*
+ * The name straight out of the packet: there is no room for it on the stack. Bytes shared with user space (splice) may have
+ * changed since they were hashed; then the record shows what is there now.
+ */
+static __always_inline void fill_name(struct __sk_buff *skb, struct weir_event *ev, const struct attempt *a)
+{
+	__u32 len = a->dns_len;
+
+	if (!skb || !len)
+		return;
+	/* 1 .. 256 in a form that 6.1 understands: it does not learn from `!len`. */
+	len--;
+	asm volatile("" : "+r"(len));
+	len = (len & 0xff) + 1;
+	if (bpf_skb_load_bytes(skb, a->dns_off, ev->dns, len) < 0)
+		__builtin_memset(ev->dns, 0, sizeof ev->dns);
+}
+
 /* Every byte: the buffer holds what an earlier event left there. */
-static __always_inline void fill_event(void *ctx, struct weir_event *ev, const struct attempt *a, __u64 now)
+static __always_inline void fill_event(void *ctx, struct __sk_buff *skb, struct weir_event *ev, const struct attempt *a,
+				       __u64 now)
 {
 	ev->key = a->key;
 	ev->time_ns = now;
@@ -117,10 +202,8 @@ static __always_inline void fill_event(void *ctx, struct weir_event *ev, const s
 	__builtin_memset(ev->pad, 0, sizeof ev->pad);
 	ev->dns_qtype = a->dns_qtype;
 	ev->dns_len = a->dns_len;
-	if (a->dns)
-		__builtin_memcpy(ev->dns, a->dns, sizeof ev->dns);
-	else
-		__builtin_memset(ev->dns, 0, sizeof ev->dns);
+	__builtin_memset(ev->dns, 0, sizeof ev->dns);
+	fill_name(skb, ev, a);
 }
 
 static __always_inline int add_to_flow(const struct weir_flow_key *key, __u32 len, __u64 now)
@@ -140,7 +223,8 @@ static __always_inline int add_to_flow(const struct weir_flow_key *key, __u32 le
  * first, and the entry, once visible, stays: another CPU may be counting in it already. Returns 0 when the attempt is in
  * neither.
  */
-static __always_inline int open_flow(void *ctx, struct weir_sandbox *sb, const struct attempt *a, __u64 now)
+static __always_inline int open_flow(void *ctx, struct __sk_buff *skb, struct weir_sandbox *sb, const struct attempt *a,
+				     __u64 now)
 {
 	struct weir_flow first = {.count = 1, .bytes = a->len, .first_ns = now, .last_ns = now};
 	struct weir_event *ev;
@@ -167,13 +251,17 @@ static __always_inline int open_flow(void *ctx, struct weir_sandbox *sb, const s
 		stat_inc(WEIR_STAT_FLOW_FULL);
 		return 0;
 	}
-	fill_event(ctx, ev, a, now);
+	fill_event(ctx, skb, ev, a, now);
 	bpf_ringbuf_submit(ev, 0);
 	return 1;
 }
 
-/* One attempt: exact counters first, then as much detail as there is room for. `sb`: entry of the key's cgroup, or NULL. */
-static __always_inline void count_attempt(void *ctx, struct weir_sandbox *sb, const struct attempt *a)
+/*
+ * One attempt: exact counters first, then as much detail as there is room for. `sb`: entry of the key's cgroup, or NULL; `skb`:
+ * the packet, NULL at an address hook; `quiet`: an allowed attempt is counted and not listed.
+ */
+static __always_inline void count_attempt(void *ctx, struct __sk_buff *skb, struct weir_sandbox *sb, const struct attempt *a,
+					  bool quiet)
 {
 	__u64 now;
 
@@ -187,18 +275,27 @@ static __always_inline void count_attempt(void *ctx, struct weir_sandbox *sb, co
 	}
 	if (sb->flags & WEIR_SB_PROBE) {
 		__sync_fetch_and_add(&sb->probes, 1);
-		if (a->key.verdict != WEIR_ALLOW)
+		if (a->key.verdict == WEIR_DENY)
 			__sync_fetch_and_add(&sb->probes_denied, 1);
 		return;
 	}
 	__sync_fetch_and_add(&sb->attempts, 1);
 	if (a->key.verdict == WEIR_ALLOW)
 		__sync_fetch_and_add(&sb->allowed, 1);
+	else if (a->key.verdict == WEIR_WOULD_DENY)
+		__sync_fetch_and_add(&sb->would_deny, 1);
 	else
 		__sync_fetch_and_add(&sb->denied, 1);
+	if (quiet && a->key.verdict == WEIR_ALLOW)
+		return;
 	now = bpf_ktime_get_boot_ns();
-	if (!add_to_flow(&a->key, a->len, now) && !open_flow(ctx, sb, a, now))
+	if (!add_to_flow(&a->key, a->len, now) && !open_flow(ctx, skb, sb, a, now))
 		__sync_fetch_and_add(&sb->unlisted, 1);
+}
+
+static __always_inline bool is_quiet(const struct in_force *f)
+{
+	return f->head && (f->head->flags & WEIR_IMG_QUIET_ALLOW);
 }
 
 #endif

@@ -10,37 +10,78 @@
 
 #define WEIR_INLINE static inline __attribute__((always_inline))
 
-/* A verdict and why, in one register: a struct of two bytes costs the kernel programs stack. Zero denies. */
+/*
+ * A verdict and why, in one register: a struct would cost the kernel programs stack. Bits 0-3 enum weir_verdict, 4-11 enum
+ * weir_reason, 12-15 enum weir_via, 16-31 the rule. Zero denies.
+ */
 typedef __u32 weir_judgement;
 
 WEIR_INLINE weir_judgement weir_judgement_of(__u8 verdict, __u8 reason)
 {
-	return verdict | (__u32)reason << 8;
+	return (verdict & 15u) | (__u32)reason << 4;
+}
+
+WEIR_INLINE weir_judgement weir_judgement_by_rule(__u8 verdict, __u16 rule)
+{
+	return weir_judgement_of(verdict, WEIR_REASON_RULE) | (__u32)rule << 16;
+}
+
+WEIR_INLINE weir_judgement weir_judgement_via(weir_judgement j, __u8 via)
+{
+	return (j & ~(15u << 12)) | (via & 15u) << 12;
+}
+
+WEIR_INLINE weir_judgement weir_judgement_with_verdict(weir_judgement j, __u8 verdict)
+{
+	return (j & ~15u) | (verdict & 15u);
 }
 
 WEIR_INLINE __u8 weir_verdict_of(weir_judgement j)
 {
-	return (__u8)j;
+	return j & 15u;
 }
 
 WEIR_INLINE __u8 weir_reason_of(weir_judgement j)
 {
-	return (__u8)(j >> 8);
+	return (__u8)(j >> 4);
+}
+
+WEIR_INLINE __u8 weir_via_of(weir_judgement j)
+{
+	return j >> 12 & 15u;
+}
+
+WEIR_INLINE __u16 weir_rule_of(weir_judgement j)
+{
+	return (__u16)(j >> 16);
 }
 
 /*
- * What one governed cgroup says. `listed`: it has an entry; `policy`: the slot that entry names, or NULL when there is no
- * such slot; `readable`: the packet could be parsed (true at an address hook).
+ * What can be said of a governed cgroup before its policy is asked. `listed`: it has an entry; `head`: the image that its
+ * policy names, or NULL; `readable`: the packet could be parsed (true at an address hook). ALLOW means: ask the policy.
  */
-WEIR_INLINE weir_judgement weir_judge(int listed, const struct weir_policy *policy, int readable)
+WEIR_INLINE weir_judgement weir_judge_entry(int listed, const struct weir_image *head, int readable)
 {
 	if (!listed)
 		return weir_judgement_of(WEIR_DENY, WEIR_REASON_NO_ENTRY);
-	if (!policy || policy->present != 1)
+	if (!head || head->present != 1)
 		return weir_judgement_of(WEIR_DENY, WEIR_REASON_NO_POLICY);
 	if (!readable)
 		return weir_judgement_of(WEIR_DENY, WEIR_REASON_MALFORMED);
-	return weir_judgement_of(policy->default_verdict == WEIR_ALLOW ? WEIR_ALLOW : WEIR_DENY, WEIR_REASON_DEFAULT);
+	return weir_judgement_of(WEIR_ALLOW, WEIR_REASON_DEFAULT);
+}
+
+WEIR_INLINE int weir_denies(weir_judgement j)
+{
+	return weir_verdict_of(j) != WEIR_ALLOW;
+}
+
+/* As a policy in force says it: one that only watches denies nothing. */
+WEIR_INLINE weir_judgement weir_as_enforced(const struct weir_image *head, weir_judgement j)
+{
+	if (weir_denies(j) && head && (head->flags & WEIR_IMG_MONITOR))
+		return weir_judgement_with_verdict(j, WEIR_WOULD_DENY);
+	return j;
 }
 
 /*
@@ -49,9 +90,9 @@ WEIR_INLINE weir_judgement weir_judge(int listed, const struct weir_policy *poli
  */
 WEIR_INLINE weir_judgement weir_judge_both(weir_judgement task, weir_judgement socket)
 {
-	if (weir_verdict_of(task) != WEIR_ALLOW)
+	if (weir_verdict_of(task) == WEIR_DENY)
 		return task;
-	if (weir_verdict_of(socket) != WEIR_ALLOW)
+	if (weir_verdict_of(socket) == WEIR_DENY)
 		return weir_judgement_of(WEIR_DENY, WEIR_REASON_SOCKET);
 	return task;
 }
@@ -61,9 +102,9 @@ WEIR_INLINE weir_judgement weir_judge_both(weir_judgement task, weir_judgement s
  * is 0 when there is no memory to count this one (the kernel allows each socket a little, and its owner can use that up). An
  * uncounted socket would escape the bound, so it is refused like one too many.
  */
-WEIR_INLINE weir_judgement weir_judge_socket(int counted, __s64 live)
+WEIR_INLINE weir_judgement weir_judge_socket(int counted, __s64 live, __s64 max)
 {
-	if (!counted || live >= WEIR_SOCKETS_PER_SANDBOX)
+	if (!counted || live >= max)
 		return weir_judgement_of(WEIR_DENY, WEIR_REASON_SOCKETS);
 	return weir_judgement_of(WEIR_ALLOW, WEIR_REASON_DEFAULT);
 }

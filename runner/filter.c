@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "filter.h"
-#include "filter_sockets.h"
+#include "filter_build.h"
 
 #include <asm/termbits.h>
 #include <errno.h>
@@ -127,7 +127,7 @@ static const char *const init_allowed[] = {"wait4",	   "sendto", "exit_group", "
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
-static int add_names(scmp_filter_ctx ctx, uint32_t action, const char *const *names, size_t count)
+static int add_names(const struct filter_build *b, uint32_t action, const char *const *names, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
 		int nr = seccomp_syscall_resolve_name(names[i]);
@@ -136,7 +136,7 @@ static int add_names(scmp_filter_ctx ctx, uint32_t action, const char *const *na
 		/* A name that this libseccomp does not know, or that x86-64 does not have, stays unknown: ENOSYS. */
 		if (nr < 0)
 			continue;
-		rc = seccomp_rule_add(ctx, action, nr, 0);
+		rc = filter_rule(b, action, nr, 0);
 		if (rc < 0)
 			return rc;
 	}
@@ -144,7 +144,7 @@ static int add_names(scmp_filter_ctx ctx, uint32_t action, const char *const *na
 }
 
 /* What a process may ask about itself or set for itself. */
-static int add_prctl(scmp_filter_ctx ctx)
+static int add_prctl(const struct filter_build *b)
 {
 	static const unsigned allowed[] = {
 	    PR_SET_PDEATHSIG,
@@ -175,16 +175,15 @@ static int add_prctl(scmp_filter_ctx ctx)
 	    PR_SET_PTRACER,
 	    0x53564d41 /* PR_SET_VMA: names of mappings */,
 	};
-	int rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(prctl), 1,
-				  SCMP_A0(SCMP_CMP_MASKED_EQ, LOW32, PR_SET_SECCOMP));
+	int rc = filter_rule(b, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(prctl), 1, SCMP_A0(SCMP_CMP_MASKED_EQ, LOW32, PR_SET_SECCOMP));
 
 	for (size_t i = 0; rc == 0 && i < COUNT(allowed); i++)
-		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(prctl), 1, SCMP_A0(SCMP_CMP_MASKED_EQ, LOW32, allowed[i]));
+		rc = filter_rule(b, SCMP_ACT_ALLOW, SCMP_SYS(prctl), 1, SCMP_A0(SCMP_CMP_MASKED_EQ, LOW32, allowed[i]));
 	return rc;
 }
 
 /* The host's huge pages are outside every memory limit: a sandbox is told that there are none. */
-static int add_huge_pages(scmp_filter_ctx ctx)
+static int add_huge_pages(const struct filter_build *b)
 {
 	static const struct {
 		const char *name;
@@ -196,36 +195,33 @@ static int add_huge_pages(scmp_filter_ctx ctx)
 		const int nr = seccomp_syscall_resolve_name(calls[i].name);
 		const unsigned arg = calls[i].arg, flag = calls[i].flag;
 
-		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, nr, 1, SCMP_CMP(arg, SCMP_CMP_MASKED_EQ, flag, 0));
+		rc = filter_rule(b, SCMP_ACT_ALLOW, nr, 1, SCMP_CMP(arg, SCMP_CMP_MASKED_EQ, flag, 0));
 		if (rc == 0)
-			rc =
-			    seccomp_rule_add(ctx, SCMP_ACT_ERRNO(ENOMEM), nr, 1, SCMP_CMP(arg, SCMP_CMP_MASKED_EQ, flag, flag));
+			rc = filter_rule(b, SCMP_ACT_ERRNO(ENOMEM), nr, 1, SCMP_CMP(arg, SCMP_CMP_MASKED_EQ, flag, flag));
 	}
 	return rc;
 }
 
-static int add_clone(scmp_filter_ctx ctx)
+static int add_clone(const struct filter_build *b)
 {
-	int rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1, SCMP_A0(SCMP_CMP_MASKED_EQ, NEW_NAMESPACES, 0));
+	int rc = filter_rule(b, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1, SCMP_A0(SCMP_CMP_MASKED_EQ, NEW_NAMESPACES, 0));
 
 	/* One bit at a time: together they are every value the rule above lets through to here. */
 	for (uint64_t bit = 1; rc == 0 && bit && bit <= NEW_NAMESPACES; bit <<= 1)
 		if (bit & NEW_NAMESPACES)
-			rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1,
-					      SCMP_A0(SCMP_CMP_MASKED_EQ, bit, bit));
+			rc = filter_rule(b, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1, SCMP_A0(SCMP_CMP_MASKED_EQ, bit, bit));
 	return rc;
 }
 
-static int add_ioctl(scmp_filter_ctx ctx)
+static int add_ioctl(const struct filter_build *b)
 {
 	int rc = 0;
 
 	for (size_t i = 0; rc == 0 && i < COUNT(ioctl_allowed); i++)
-		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1,
-				      SCMP_A1(SCMP_CMP_MASKED_EQ, LOW32, ioctl_allowed[i]));
+		rc = filter_rule(b, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1, SCMP_A1(SCMP_CMP_MASKED_EQ, LOW32, ioctl_allowed[i]));
 	for (size_t i = 0; rc == 0 && i < COUNT(ioctl_refused); i++)
-		rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(ioctl), 1,
-				      SCMP_A1(SCMP_CMP_MASKED_EQ, LOW32, ioctl_refused[i]));
+		rc = filter_rule(b, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(ioctl), 1,
+				 SCMP_A1(SCMP_CMP_MASKED_EQ, LOW32, ioctl_refused[i]));
 	return rc;
 }
 
@@ -233,102 +229,118 @@ static int add_ioctl(scmp_filter_ctx ctx)
  * Reading any limit, and lowering any but RLIMIT_CORE: at 1 the kernel writes no core and starts no core_pattern helper; at 0
  * it would start the helper, as root of the host, on an image that the snippet made.
  */
-static int add_rlimits(scmp_filter_ctx ctx)
+static int add_rlimits(const struct filter_build *b)
 {
 	int rc = 0;
 
 	for (unsigned r = 0; rc == 0 && r < RLIM_NLIMITS; r++) {
 		uint32_t action = r == RLIMIT_CORE ? SCMP_ACT_ERRNO(EPERM) : SCMP_ACT_ALLOW;
 
-		rc = seccomp_rule_add(ctx, action, SCMP_SYS(setrlimit), 1, SCMP_A0(SCMP_CMP_MASKED_EQ, LOW32, r));
+		rc = filter_rule(b, action, SCMP_SYS(setrlimit), 1, SCMP_A0(SCMP_CMP_MASKED_EQ, LOW32, r));
 		if (rc == 0 && r != RLIMIT_CORE)
-			rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 1,
-					      SCMP_A1(SCMP_CMP_MASKED_EQ, LOW32, r));
+			rc = filter_rule(b, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 1, SCMP_A1(SCMP_CMP_MASKED_EQ, LOW32, r));
 	}
 	if (rc == 0)
-		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 2,
-				      SCMP_A1(SCMP_CMP_MASKED_EQ, LOW32, RLIMIT_CORE), SCMP_A2(SCMP_CMP_EQ, 0));
+		rc = filter_rule(b, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 2, SCMP_A1(SCMP_CMP_MASKED_EQ, LOW32, RLIMIT_CORE),
+				 SCMP_A2(SCMP_CMP_EQ, 0));
 	if (rc == 0)
-		rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(prlimit64), 2,
-				      SCMP_A1(SCMP_CMP_MASKED_EQ, LOW32, RLIMIT_CORE), SCMP_A2(SCMP_CMP_NE, 0));
+		rc = filter_rule(b, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(prlimit64), 2,
+				 SCMP_A1(SCMP_CMP_MASKED_EQ, LOW32, RLIMIT_CORE), SCMP_A2(SCMP_CMP_NE, 0));
 	return rc;
 }
 
 /* Asking for the execution domain, or the one everybody has. ADDR_NO_RANDOMIZE and old-ABI bits are not for a snippet. */
-static int add_personality(scmp_filter_ctx ctx)
+static int add_personality(const struct filter_build *b)
 {
-	int rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(personality), 1, SCMP_A0(SCMP_CMP_MASKED_EQ, LOW32, PER_LINUX));
+	int rc = filter_rule(b, SCMP_ACT_ALLOW, SCMP_SYS(personality), 1, SCMP_A0(SCMP_CMP_MASKED_EQ, LOW32, PER_LINUX));
 
 	if (rc == 0)
-		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(personality), 1, SCMP_A0(SCMP_CMP_MASKED_EQ, LOW32, LOW32));
+		rc = filter_rule(b, SCMP_ACT_ALLOW, SCMP_SYS(personality), 1, SCMP_A0(SCMP_CMP_MASKED_EQ, LOW32, LOW32));
 	return rc;
 }
 
-static int add_rules(scmp_filter_ctx ctx, enum filter_kind kind)
+/* What the policy refuses altogether. A call that ends like one no table names needs no rule. */
+static int add_refused(const struct filter_build *b)
 {
-	int rc;
+	int rc = 0;
 
-	if (kind == FILTER_INIT)
-		return add_names(ctx, SCMP_ACT_ALLOW, init_allowed, COUNT(init_allowed));
-	rc = add_names(ctx, SCMP_ACT_ALLOW, snippet_allowed, COUNT(snippet_allowed));
-	if (rc == 0)
-		rc = add_names(ctx, SCMP_ACT_ERRNO(EPERM), snippet_refused, COUNT(snippet_refused));
-	if (rc == 0)
-		rc = add_names(ctx, SCMP_ACT_ERRNO(0), snippet_pretended, COUNT(snippet_pretended));
-	/* clone3, io_uring_* and io_setup are in neither table on purpose: callers have a fallback for ENOSYS, not for EPERM.
-	 */
-	if (rc == 0)
-		rc = filter_add_sockets(ctx);
-	if (rc == 0)
-		rc = add_prctl(ctx);
-	if (rc == 0)
-		rc = add_huge_pages(ctx);
-	if (rc == 0)
-		rc = add_clone(ctx);
-	if (rc == 0)
-		rc = add_ioctl(ctx);
-	if (rc == 0)
-		rc = add_rlimits(ctx);
-	if (rc == 0)
-		rc = add_personality(ctx);
-	return rc;
-}
+	for (int nr = 0; rc == 0 && b->refused && nr < FILTER_SYSCALLS_MAX; nr++) {
+		uint32_t action = filter_syscalls_action(b->refused, nr);
 
-static scmp_filter_ctx build(enum filter_kind kind, struct err *e)
-{
-	scmp_filter_ctx ctx = seccomp_init(kind == FILTER_INIT ? SCMP_ACT_KILL_PROCESS : SCMP_ACT_ERRNO(ENOSYS));
-	int rc;
-
-	if (!ctx) {
-		err_set(e, ENOMEM, "seccomp", "libseccomp could not start a filter");
-		return NULL;
+		if (action && action != b->otherwise)
+			rc = seccomp_rule_add(b->ctx, action, nr, 0);
 	}
-	rc = seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
+	return rc;
+}
+
+static int add_snippet(const struct filter_build *b)
+{
+	/* clone3, io_uring_* and io_setup are in no table on purpose: callers have a fallback for ENOSYS, not for EPERM. */
+	int (*const parts[])(const struct filter_build *) = {
+	    add_refused, filter_add_sockets, add_prctl, add_huge_pages, add_clone, add_ioctl, add_rlimits, add_personality,
+	};
+	int rc = add_names(b, SCMP_ACT_ALLOW, snippet_allowed, COUNT(snippet_allowed));
+
+	if (rc == 0)
+		rc = add_names(b, SCMP_ACT_ERRNO(EPERM), snippet_refused, COUNT(snippet_refused));
+	if (rc == 0)
+		rc = add_names(b, SCMP_ACT_ERRNO(0), snippet_pretended, COUNT(snippet_pretended));
+	for (size_t i = 0; rc == 0 && i < COUNT(parts); i++)
+		rc = parts[i](b);
+	return rc;
+}
+
+static int start(struct filter_build *b, struct err *e)
+{
+	int rc;
+
+	b->ctx = seccomp_init(b->otherwise);
+	if (!b->ctx)
+		return err_set(e, ENOMEM, "seccomp", "libseccomp could not start a filter");
+	rc = seccomp_attr_set(b->ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
 	/* A binary tree over the numbers: half the load time of the sorted list (measured, see DESIGN.md). */
 	if (rc == 0)
-		rc = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
-	if (rc == 0)
-		rc = add_rules(ctx, kind);
-	if (rc < 0) {
-		err_errno(e, -rc, "seccomp", "libseccomp refused a rule");
-		seccomp_release(ctx);
-		return NULL;
-	}
-	return ctx;
+		rc = seccomp_attr_set(b->ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
+	return rc < 0 ? err_errno(e, -rc, "seccomp", "libseccomp refused a setting") : 0;
 }
 
-int filter_compile(enum filter_kind kind, int *ret_fd, uint32_t *ret_len, struct err *e)
+/* `*ret`: the caller's, to be released. */
+static int build(enum filter_kind kind, const struct policy *p, scmp_filter_ctx *ret, struct err *e)
 {
-	scmp_filter_ctx ctx = build(kind, e);
-	_cleanup_fd_ int fd = -1;
-	struct stat st;
-	int rc;
+	struct filter_build b = {.otherwise = kind == FILTER_INIT ? SCMP_ACT_KILL_PROCESS : SCMP_ACT_ERRNO(ENOSYS)};
+	struct filter_syscalls refused;
+	int rc = p ? filter_syscalls_of(p, &refused, e) : 0;
 
-	if (!ctx)
-		return -e->code;
-	fd = memfd_create("weir-filter", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	rc = fd < 0 ? -errno : seccomp_export_bpf(ctx, fd);
-	seccomp_release(ctx);
+	if (rc < 0)
+		return rc;
+	if (p) {
+		const int nr = SCMP_SYS(listen);
+
+		if (!p->listen && !refused.action[nr])
+			refused.action[nr] = SCMP_ACT_ERRNO(EACCES);
+		b.refused = &refused;
+		b.sockets = &p->sockets;
+	}
+	rc = start(&b, e);
+	if (rc == 0) {
+		rc = kind == FILTER_INIT ? add_names(&b, SCMP_ACT_ALLOW, init_allowed, COUNT(init_allowed)) : add_snippet(&b);
+		if (rc < 0)
+			err_errno(e, -rc, "seccomp", "libseccomp refused a rule");
+	}
+	if (rc < 0)
+		seccomp_release(b.ctx);
+	else
+		*ret = b.ctx;
+	return rc;
+}
+
+/* Into a sealed memfd. */
+static int export(scmp_filter_ctx ctx, int *ret_fd, uint32_t *ret_len, struct err *e)
+{
+	_cleanup_fd_ int fd = memfd_create("weir-filter", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int rc = fd < 0 ? -errno : seccomp_export_bpf(ctx, fd);
+	struct stat st;
+
 	if (rc < 0)
 		return err_errno(e, -rc, "seccomp", "export the filter");
 	if (fstat(fd, &st) < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0)
@@ -341,13 +353,37 @@ int filter_compile(enum filter_kind kind, int *ret_fd, uint32_t *ret_len, struct
 	return 0;
 }
 
+static int compile(enum filter_kind kind, const struct policy *p, int *ret_fd, uint32_t *ret_len, struct err *e)
+{
+	scmp_filter_ctx ctx;
+	int rc = build(kind, p, &ctx, e);
+
+	if (rc < 0)
+		return rc;
+	rc = export(ctx, ret_fd, ret_len, e);
+	seccomp_release(ctx);
+	return rc;
+}
+
+int filter_compile(enum filter_kind kind, int *ret_fd, uint32_t *ret_len, struct err *e)
+{
+	return compile(kind, NULL, ret_fd, ret_len, e);
+}
+
+int filter_compile_snippet(const struct policy *p, int *ret_fd, uint32_t *ret_len, struct err *e)
+{
+	int rc = filter_check(p, e);
+
+	return rc < 0 ? rc : compile(FILTER_SNIPPET, p, ret_fd, ret_len, e);
+}
+
 int filter_print(enum filter_kind kind, int fd, struct err *e)
 {
-	scmp_filter_ctx ctx = build(kind, e);
-	int rc;
+	scmp_filter_ctx ctx;
+	int rc = build(kind, NULL, &ctx, e);
 
-	if (!ctx)
-		return -e->code;
+	if (rc < 0)
+		return rc;
 	rc = seccomp_export_pfc(ctx, fd);
 	seccomp_release(ctx);
 	return rc < 0 ? err_errno(e, -rc, "seccomp", "print the filter") : 0;

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "core/err.h"
+#include "core/policy.h"
 
 enum filter_kind {
 	FILTER_SNIPPET, /* pid 2 and everything it starts */
@@ -21,6 +22,18 @@ enum filter_kind {
  * kills the process.
  */
 int filter_compile(enum filter_kind kind, int *ret_fd, uint32_t *ret_len, struct err *e);
+
+/*
+ * The snippet's filter under a policy, which can only tighten it: socket families, types and protocols that it does not name,
+ * listen() when it says so, and its `syscalls`.
+ */
+int filter_compile_snippet(const struct policy *p, int *ret_fd, uint32_t *ret_len, struct err *e);
+
+/*
+ * Whether a sandbox can be what the policy asks for: an error names the place (e->where, a JSON pointer) and what would mend
+ * it. Never a silent narrowing.
+ */
+int filter_check(const struct policy *p, struct err *e);
 
 /* Readable text of the filter (libseccomp's PFC) to `fd`: for review and golden tests. */
 int filter_print(enum filter_kind kind, int fd, struct err *e);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a snippet may do with sockets: which it may make, how it may send, and what it may set on them. */
-#include "filter_sockets.h"
+#include "filter_build.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -80,45 +80,102 @@ static const struct {
     {SOCK_DGRAM, 262},
 };
 
-static int add_socket(scmp_filter_ctx ctx)
+#define TYPE_MASK 0xf /* SOCK_TYPE_MASK: the rest are flags */
+
+/* Everything a sandbox can have; what the policy does not name of it is refused. */
+static const struct policy_sockets everything = {
+    .families = POLICY_AF_UNIX | POLICY_AF_INET | POLICY_AF_INET6,
+    .types = POLICY_SOCK_STREAM | POLICY_SOCK_DGRAM | POLICY_SOCK_SEQPACKET,
+    .protocols = POLICY_PROTO_TCP | POLICY_PROTO_UDP,
+};
+
+static int refuse_family(const struct filter_build *b, int call, int family)
 {
-	static const int unix_types[] = {SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET};
-	static const int inet[] = {AF_INET, AF_INET6};
+	return filter_rule(b, SCMP_ACT_ERRNO(EAFNOSUPPORT), call, 1, SCMP_A0(SCMP_CMP_MASKED_EQ, LOW32, (scmp_datum_t)family));
+}
+
+static int by_type(const struct filter_build *b, uint32_t action, int call, int family, int type)
+{
+	return filter_rule(b, action, call, 2, SCMP_A0(SCMP_CMP_MASKED_EQ, LOW32, (scmp_datum_t)family),
+			   SCMP_A1(SCMP_CMP_MASKED_EQ, TYPE_MASK, (scmp_datum_t)type));
+}
+
+static int by_protocol(const struct filter_build *b, uint32_t action, int family, int type, int protocol)
+{
+	return filter_rule(b, action, SCMP_SYS(socket), 3, SCMP_A0(SCMP_CMP_MASKED_EQ, LOW32, (scmp_datum_t)family),
+			   SCMP_A1(SCMP_CMP_MASKED_EQ, TYPE_MASK, (scmp_datum_t)type),
+			   SCMP_A2(SCMP_CMP_MASKED_EQ, LOW32, (scmp_datum_t)protocol));
+}
+
+static int add_unix(const struct filter_build *b, const struct policy_sockets *may)
+{
 	static const struct {
-		int type, protocol;
-	} inet_allowed[] = {{SOCK_STREAM, 0}, {SOCK_STREAM, 6}, {SOCK_DGRAM, 0}, {SOCK_DGRAM, 17}};
-	const uint32_t type_mask = 0xf; /* SOCK_TYPE_MASK: the rest are flags */
+		int type;
+		uint32_t bit;
+	} types[] = {
+	    {SOCK_STREAM, POLICY_SOCK_STREAM}, {SOCK_DGRAM, POLICY_SOCK_DGRAM}, {SOCK_SEQPACKET, POLICY_SOCK_SEQPACKET}};
+	const int calls[] = {SCMP_SYS(socket), SCMP_SYS(socketpair)};
 	int rc = 0;
 
-	for (size_t i = 0; rc == 0 && i < COUNT(unix_types); i++) {
-		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2, SCMP_A0(SCMP_CMP_MASKED_EQ, LOW32, AF_UNIX),
-				      SCMP_A1(SCMP_CMP_MASKED_EQ, type_mask, (scmp_datum_t)unix_types[i]));
-		if (rc == 0)
-			rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(socketpair), 2,
-					      SCMP_A0(SCMP_CMP_MASKED_EQ, LOW32, AF_UNIX),
-					      SCMP_A1(SCMP_CMP_MASKED_EQ, type_mask, (scmp_datum_t)unix_types[i]));
+	for (size_t c = 0; rc == 0 && c < COUNT(calls); c++) {
+		if (!(may->families & POLICY_AF_UNIX))
+			rc = refuse_family(b, calls[c], AF_UNIX);
+		else
+			for (size_t i = 0; rc == 0 && i < COUNT(types); i++)
+				rc = by_type(b, may->types & types[i].bit ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(EPERM), calls[c],
+					     AF_UNIX, types[i].type);
 	}
-	for (size_t f = 0; rc == 0 && f < COUNT(inet); f++) {
-		const struct scmp_arg_cmp family = SCMP_A0(SCMP_CMP_MASKED_EQ, LOW32, (scmp_datum_t)inet[f]);
+	return rc;
+}
 
-		for (size_t i = 0; rc == 0 && i < COUNT(inet_allowed); i++)
-			rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(socket), 3, family,
-					      SCMP_A1(SCMP_CMP_MASKED_EQ, type_mask, (scmp_datum_t)inet_allowed[i].type),
-					      SCMP_A2(SCMP_CMP_MASKED_EQ, LOW32, (scmp_datum_t)inet_allowed[i].protocol));
-		for (size_t i = 0; rc == 0 && i < COUNT(refused_protocols); i++)
-			rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPROTONOSUPPORT), SCMP_SYS(socket), 3, family,
-					      SCMP_A1(SCMP_CMP_MASKED_EQ, type_mask, (scmp_datum_t)refused_protocols[i].type),
-					      SCMP_A2(SCMP_CMP_MASKED_EQ, LOW32, (scmp_datum_t)refused_protocols[i].protocol));
-		/* Raw, and whatever else is neither a stream nor a datagram. */
-		for (int type = 0; rc == 0 && type <= (int)type_mask; type++)
-			if (type != SOCK_STREAM && type != SOCK_DGRAM)
-				rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(socket), 2, family,
-						      SCMP_A1(SCMP_CMP_MASKED_EQ, type_mask, (scmp_datum_t)type));
+/* One of the internet families: streams are TCP, datagrams UDP, and nothing else is either. */
+static int add_inet(const struct filter_build *b, const struct policy_sockets *may, int family)
+{
+	static const struct {
+		int type, protocol;
+		uint32_t type_bit, protocol_bit;
+	} kinds[] = {{SOCK_STREAM, 6, POLICY_SOCK_STREAM, POLICY_PROTO_TCP},
+		     {SOCK_DGRAM, 17, POLICY_SOCK_DGRAM, POLICY_PROTO_UDP}};
+	uint32_t open = 0; /* types that may be asked for; a bit each */
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && i < COUNT(kinds); i++) {
+		const uint32_t action =
+		    may->protocols & kinds[i].protocol_bit ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(EPROTONOSUPPORT);
+
+		if (!(may->types & kinds[i].type_bit))
+			continue;
+		open |= 1u << kinds[i].type;
+		rc = by_protocol(b, action, family, kinds[i].type, 0);
+		if (rc == 0)
+			rc = by_protocol(b, action, family, kinds[i].type, kinds[i].protocol);
 	}
+	for (size_t i = 0; rc == 0 && i < COUNT(refused_protocols); i++)
+		if (open & 1u << refused_protocols[i].type)
+			rc = by_protocol(b, SCMP_ACT_ERRNO(EPROTONOSUPPORT), family, refused_protocols[i].type,
+					 refused_protocols[i].protocol);
+	/* Raw, whatever else is neither a stream nor a datagram, and what the policy leaves out. */
+	for (int type = 0; rc == 0 && type <= TYPE_MASK; type++)
+		if (!(open & 1u << type))
+			rc = by_type(b, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(socket), family, type);
+	return rc;
+}
+
+static int add_socket(const struct filter_build *b)
+{
+	static const struct {
+		int family;
+		uint32_t bit;
+	} inet[] = {{AF_INET, POLICY_AF_INET}, {AF_INET6, POLICY_AF_INET6}};
+	const struct policy_sockets *may = b->sockets ? b->sockets : &everything;
+	int rc = add_unix(b, may);
+
+	for (size_t f = 0; rc == 0 && f < COUNT(inet); f++)
+		rc = may->families & inet[f].bit ? add_inet(b, may, inet[f].family)
+						 : refuse_family(b, SCMP_SYS(socket), inet[f].family);
 	/* Families that are known and refused. Any other number is ENOSYS by default: refused as well. */
 	for (size_t i = 0; rc == 0 && i < COUNT(refused_families); i++)
-		rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1,
-				      SCMP_A0(SCMP_CMP_MASKED_EQ, LOW32, (scmp_datum_t)refused_families[i]));
+		rc = refuse_family(b, SCMP_SYS(socket), refused_families[i]);
 	return rc;
 }
 
@@ -126,7 +183,7 @@ static int add_socket(scmp_filter_ctx ctx)
  * Data that waits on a UDP socket for more of its datagram is memory that no cgroup is charged for, so nothing may be made to
  * wait: no MSG_MORE (and no UDP_CORK, below).
  */
-static int add_send(scmp_filter_ctx ctx)
+static int add_send(const struct filter_build *b)
 {
 	static const struct {
 		const char *name;
@@ -135,18 +192,18 @@ static int add_send(scmp_filter_ctx ctx)
 	int rc = 0;
 
 	/* splice() hands its own "more" on to the socket. */
-	rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(splice), 1, SCMP_A5(SCMP_CMP_MASKED_EQ, SPLICE_F_MORE, 0));
+	rc = filter_rule(b, SCMP_ACT_ALLOW, SCMP_SYS(splice), 1, SCMP_A5(SCMP_CMP_MASKED_EQ, SPLICE_F_MORE, 0));
 	if (rc == 0)
-		rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EOPNOTSUPP), SCMP_SYS(splice), 1,
-				      SCMP_A5(SCMP_CMP_MASKED_EQ, SPLICE_F_MORE, SPLICE_F_MORE));
+		rc = filter_rule(b, SCMP_ACT_ERRNO(EOPNOTSUPP), SCMP_SYS(splice), 1,
+				 SCMP_A5(SCMP_CMP_MASKED_EQ, SPLICE_F_MORE, SPLICE_F_MORE));
 	for (size_t i = 0; rc == 0 && i < COUNT(calls); i++) {
 		const int nr = seccomp_syscall_resolve_name(calls[i].name);
 		const unsigned arg = calls[i].flags_arg;
 
-		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, nr, 1, SCMP_CMP(arg, SCMP_CMP_MASKED_EQ, MSG_MORE, 0));
+		rc = filter_rule(b, SCMP_ACT_ALLOW, nr, 1, SCMP_CMP(arg, SCMP_CMP_MASKED_EQ, MSG_MORE, 0));
 		if (rc == 0)
-			rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EOPNOTSUPP), nr, 1,
-					      SCMP_CMP(arg, SCMP_CMP_MASKED_EQ, MSG_MORE, MSG_MORE));
+			rc = filter_rule(b, SCMP_ACT_ERRNO(EOPNOTSUPP), nr, 1,
+					 SCMP_CMP(arg, SCMP_CMP_MASKED_EQ, MSG_MORE, MSG_MORE));
 	}
 	return rc;
 }
@@ -227,25 +284,25 @@ static const struct sockopts sockopts[] = {
     {IPPROTO_UDP, SCMP_ACT_ERRNO(EPERM), udp_refused, COUNT(udp_refused)},
 };
 
-static int add_setsockopt(scmp_filter_ctx ctx)
+static int add_setsockopt(const struct filter_build *b)
 {
 	int rc = 0;
 
 	for (size_t i = 0; i < COUNT(sockopts); i++)
 		for (size_t k = 0; rc == 0 && k < sockopts[i].count; k++)
-			rc = seccomp_rule_add(ctx, sockopts[i].action, SCMP_SYS(setsockopt), 2,
-					      SCMP_A1(SCMP_CMP_MASKED_EQ, LOW32, (scmp_datum_t)sockopts[i].level),
-					      SCMP_A2(SCMP_CMP_MASKED_EQ, LOW32, (scmp_datum_t)sockopts[i].options[k]));
+			rc = filter_rule(b, sockopts[i].action, SCMP_SYS(setsockopt), 2,
+					 SCMP_A1(SCMP_CMP_MASKED_EQ, LOW32, (scmp_datum_t)sockopts[i].level),
+					 SCMP_A2(SCMP_CMP_MASKED_EQ, LOW32, (scmp_datum_t)sockopts[i].options[k]));
 	return rc;
 }
 
-int filter_add_sockets(scmp_filter_ctx ctx)
+int filter_add_sockets(const struct filter_build *b)
 {
-	int rc = add_socket(ctx);
+	int rc = add_socket(b);
 
 	if (rc == 0)
-		rc = add_send(ctx);
+		rc = add_send(b);
 	if (rc == 0)
-		rc = add_setsockopt(ctx);
+		rc = add_setsockopt(b);
 	return rc;
 }

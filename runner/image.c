@@ -671,14 +671,14 @@ int image_build(struct image **ret, const char *stage, const struct python *py, 
 			rc = trial(im, e);
 	}
 	if (rc < 0) {
-		image_free(im);
+		image_release(im);
 		return rc;
 	}
 	*ret = im;
 	return 0;
 }
 
-struct image *image_free(struct image *im)
+struct image *image_release(struct image *im)
 {
 	if (!im)
 		return NULL;

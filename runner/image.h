@@ -25,7 +25,7 @@ struct image;
 int image_build(struct image **ret, const char *stage, const struct python *py, struct err *e);
 
 /* Unmounts and frees. NULL-safe, returns NULL. */
-struct image *image_free(struct image *im);
+struct image *image_release(struct image *im);
 
 /* Whether a file of the host that the image exposes has changed since (an upgrade): then sandboxes need a new image. */
 bool image_stale(const struct image *im);

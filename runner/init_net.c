@@ -131,11 +131,10 @@ int init_network(const struct init_plan *p)
 	return rc;
 }
 
-/* Documentation addresses (RFC 5737, RFC 3849) and the discard port: no packet to them means anything to anybody. */
 static int probe_one(int family, int type)
 {
-	struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(9)};
-	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(9)};
+	struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(PROBE_PORT)};
+	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(PROBE_PORT)};
 	const struct sockaddr *to = family == AF_INET ? (struct sockaddr *)&v4 : (struct sockaddr *)&v6;
 	socklen_t len = family == AF_INET ? sizeof v4 : sizeof v6;
 	int fd = socket(family, type | SOCK_CLOEXEC, 0);
@@ -143,8 +142,8 @@ static int probe_one(int family, int type)
 
 	if (fd < 0)
 		return errno;
-	inet_pton(AF_INET, "192.0.2.1", &v4.sin_addr);
-	inet_pton(AF_INET6, "2001:db8::1", &v6.sin6_addr);
+	inet_pton(AF_INET, PROBE_IPV4, &v4.sin_addr);
+	inet_pton(AF_INET6, PROBE_IPV6, &v6.sin6_addr);
 	if (type == SOCK_DGRAM)
 		rc = (int)sendto(fd, "?", 1, MSG_DONTWAIT, to, len);
 	else

@@ -63,8 +63,12 @@ enum plan_step {
 };
 
 #define PLAN_MAGIC 0x4e414c50u
-#define PLAN_V1_MAX 4	   /* v1 hierarchies a sandbox joins: memory, cpu, pids (and room) */
-#define PLAN_PROBES 4	   /* UDP and TCP, both families */
+#define PLAN_V1_MAX 4 /* v1 hierarchies a sandbox joins: memory, cpu, pids (and room) */
+#define PLAN_PROBES 4 /* UDP and TCP, both families */
+/* Where they go. Documentation addresses (RFC 5737, RFC 3849) and the discard port: no packet to them means anything. */
+#define PROBE_IPV4 "192.0.2.1"
+#define PROBE_IPV6 "2001:db8::1"
+#define PROBE_PORT 9
 #define SANDBOX_PIDS_OWN 1 /* init, beside what a run may start */
 
 /* Where things are inside a sandbox. */

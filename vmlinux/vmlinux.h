@@ -30,6 +30,8 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LPM_TRIE = 11,
+	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
 	BPF_MAP_TYPE_SK_STORAGE = 24,
 	BPF_MAP_TYPE_RINGBUF = 27,
 };
@@ -39,10 +41,15 @@ enum {
 };
 enum {
 	BPF_F_NO_PREALLOC = 1 << 0,
+	BPF_F_CLONE = 1 << 9,
 	BPF_F_MMAPABLE = 1 << 10,
+	BPF_F_INNER_MAP = 1 << 12,
 };
 enum {
 	BPF_SK_STORAGE_GET_F_CREATE = 1 << 0,
+};
+enum {
+	BPF_TCP_LISTEN = 10, /* struct bpf_sock.state */
 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -53,6 +60,7 @@ struct bpf_sock {
 	__u32 family;
 	__u32 type;
 	__u32 protocol;
+	__u32 state;
 };
 
 struct bpf_sock_addr {
@@ -90,7 +98,16 @@ struct sock_cgroup_data {
 	struct cgroup *cgroup;
 };
 
+struct sock_common {
+	unsigned long skc_flags;
+};
+
+enum sock_flags {
+	SOCK_BROADCAST = 6, /* the running kernel's own number is taken at load time */
+};
+
 struct sock {
+	struct sock_common __sk_common;
 	struct sock_cgroup_data sk_cgrp_data;
 };
 

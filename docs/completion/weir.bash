@@ -11,6 +11,86 @@ _weir_dirs() {
 	mapfile -t COMPREPLY < <(compgen -d -- "$1")
 }
 
+# $1 the word, $2 the one before, $3 where "policy" stands
+_weir_policy() {
+	local sub=${COMP_WORDS[$3 + 1]} words='' shipped='snippet tool-call web-client-allowlist monitor-only'
+
+	case $2 in
+	--to)
+		mapfile -t COMPREPLY < <(compgen -W 'tcp:// udp:// udplite:// sctp:// dccp:// icmp:// icmpv6://' -- "$1")
+		return
+		;;
+	--with)
+		mapfile -t COMPREPLY < <(compgen -W 'packet ipv4_options routing_header fragment' -- "$1")
+		return
+		;;
+	--host | --resolver) return ;;
+	esac
+	if ((COMP_CWORD == $3 + 1)); then
+		mapfile -t COMPREPLY < <(compgen -W 'check explain diff sets --help' -- "$1")
+		return
+	fi
+	case $sub in
+	check) words='--json --host --resolver --help --usage' ;;
+	explain) words='--to --with --batch --json --host --resolver --help --usage' ;;
+	diff) words='--json --all --host --resolver --help --usage' ;;
+	sets) words='--json --host --resolver --help --usage' ;;
+	esac
+	if [[ $sub == sets || $1 == -* ]]; then
+		mapfile -t COMPREPLY < <(compgen -W "$words" -- "$1")
+	else
+		compopt -o filenames 2>/dev/null
+		mapfile -t COMPREPLY < <(compgen -W "$shipped" -- "$1"; compgen -f -- "$1")
+	fi
+}
+
+# $1 the word, $2 the one before, $3 where "exec" stands: options of ours, then a command with its own
+_weir_exec() {
+	local i shipped='snippet tool-call web-client-allowlist monitor-only'
+
+	for ((i = $3 + 1; i < COMP_CWORD; i++)); do
+		case ${COMP_WORDS[i]} in
+		--policy | --user | --keep-caps | --json | --state-dir)
+			[[ ${COMP_WORDS[i + 1]} == = ]] && ((i++))
+			((i++))
+			;;
+		--)
+			((i++))
+			break
+			;;
+		-*) ;;
+		*) break ;;
+		esac
+	done
+	if ((i < COMP_CWORD)) && declare -F _command_offset >/dev/null; then
+		_command_offset "$i"
+		return
+	elif ((i < COMP_CWORD)); then
+		_weir_files "$1"
+		return
+	elif [[ ${COMP_WORDS[COMP_CWORD - 1]} == -- ]]; then
+		mapfile -t COMPREPLY < <(compgen -c -- "$1")
+		return
+	fi
+	case $2 in
+	--policy)
+		compopt -o filenames 2>/dev/null
+		mapfile -t COMPREPLY < <(compgen -W "$shipped" -- "$1"; compgen -f -- "$1")
+		;;
+	--user) mapfile -t COMPREPLY < <(compgen -u -- "$1") ;;
+	--keep-caps) mapfile -t COMPREPLY < <(compgen -W 'net_bind_service net_raw net_broadcast ipc_lock sys_nice sys_time' -- "$1") ;;
+	--json) _weir_files "$1" ;;
+	--state-dir) _weir_dirs "$1" ;;
+	*)
+		if [[ $1 == -* ]]; then
+			mapfile -t COMPREPLY < <(compgen -W '--policy --user --keep-caps --json --state-dir --quiet --help --usage --' -- "$1")
+		else
+			mapfile -t COMPREPLY < <(compgen -c -- "$1")
+		fi
+		;;
+	esac
+}
+
 _weir() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command='' words='' i
 
@@ -23,12 +103,16 @@ _weir() {
 	fi
 	for ((i = 1; i < COMP_CWORD; i++)); do
 		case ${COMP_WORDS[i]} in
-		serve | run | audit | doctor | uninstall)
+		serve | run | exec | audit | policy | doctor | uninstall)
 			command=${COMP_WORDS[i]}
 			break
 			;;
 		esac
 	done
+	if [[ $command == exec ]]; then
+		_weir_exec "$cur" "$prev" "$i"
+		return
+	fi
 	case $command:$prev in
 	serve:--policy | serve:--python | run:--policy | run:--python | doctor:--python | doctor:-p)
 		_weir_files "$cur"
@@ -46,8 +130,12 @@ _weir() {
 		return
 		;;
 	esac
+	if [[ $command == policy ]]; then
+		_weir_policy "$cur" "$prev" "$i"
+		return
+	fi
 	case $command in
-	'') words='serve run audit doctor uninstall help --help --version' ;;
+	'') words='serve run exec audit policy doctor uninstall help --help --version' ;;
 	serve) words='--listen --state-dir --dev-token --policy --python --pool --plaintext --help --usage' ;;
 	run) words='-c --code --timeout --policy --python --json --state-dir --help --usage' ;;
 	audit) words='ls show --state-dir --json --limit --help --usage' ;;

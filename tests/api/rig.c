@@ -334,9 +334,10 @@ static void answer(struct rig *r, const struct query *q, int status, const char 
 
 static void serve_auditor(struct rig *r)
 {
-	static const char summary[] = "{\"attempts\": 2, \"denied\": 2, \"allowed\": 0, \"lost\": 0, \"destinations\": "
-				      "[{\"protocol\": \"udp\", \"address\": \"8.8.8.8\", \"port\": 53, \"dns_name\": "
-				      "\"leak.example\", \"verdict\": \"deny\", \"count\": 2}]}";
+	static const char summary[] =
+	    "{\"attempts\": 2, \"denied\": 2, \"allowed\": 0, \"would_deny\": 0, \"lost\": 0, \"destinations\": "
+	    "[{\"protocol\": \"udp\", \"address\": \"8.8.8.8\", \"port\": 53, \"dns_name\": "
+	    "\"leak.example\", \"verdict\": \"deny\", \"count\": 2}]}";
 	enum rig_audit mode = r->audit;
 	struct query q;
 

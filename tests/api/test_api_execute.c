@@ -350,6 +350,7 @@ static void auditor_silent(void **state)
 		reply = run("echo");
 		assert_int_equal(number_at(reply.json, "egress.attempts"), 2);
 		assert_int_equal(number_at(reply.json, "egress.denied"), 2);
+		assert_int_equal(number_at(reply.json, "egress.would_deny"), 0);
 		assert_int_equal(number_at(reply.json, "egress.lost"), 2);
 		assert_int_equal(json_array_size(json_object_get(json_object_get(reply.json, "egress"), "destinations")), 0);
 		if (how == RIG_SILENT)

@@ -1,5 +1,21 @@
 # Kernel programs on the running kernel: root, cgroup2 and namespaces; about 10 s.
-$(B)/bpf/test_guard: tests/bpf/test_guard.c $(B)/obj/userspace/kernel/guard.o $(B)/obj/userspace/core/err.o
+$(B)/bpf/test_guard $(B)/bpf/test_rules: $(B)/bpf/%: tests/bpf/%.c tests/bpf/scratch.h $(B)/obj/userspace/kernel/guard.o $(B)/obj/userspace/core/err.o
 	$(say) TEST $@
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_CFLAGS) $(CPPFLAGS) $(ALL_LDFLAGS) $^ -lcmocka -lbpf -lelf -o $@
+	$(Q)$(CC) $(ALL_CFLAGS) $(CPPFLAGS) $(ALL_LDFLAGS) $(filter-out %.h,$^) -lcmocka -lbpf -lelf -o $@
+
+# The packet hook's judgement behind a program that can be run on demand.
+$(B)/gen/test_judge.bpf.o: tests/bpf/judge.bpf.c $(wildcard bpf/*.h) vmlinux/vmlinux.h
+	$(say) BPF $@
+	@mkdir -p $(@D)
+	$(Q)$(CLANG) -g -O2 -target bpf -D__TARGET_ARCH_x86 -mcpu=v3 -Wall -Wextra -Wno-unused-parameter -Werror -Ivmlinux -Ibpf -c $< -o $@
+	$(Q)llvm-strip -g $@ 2>/dev/null || true
+
+$(B)/gen/test_judge.skel.h: $(B)/gen/test_judge.bpf.o
+	$(say) SKEL $@
+	$(Q)$(BPFTOOL) gen skeleton $< name test_judge_bpf > $@
+
+$(B)/bpf/test_judge: tests/bpf/test_judge.c $(B)/gen/test_judge.skel.h $(filter-out $(B)/obj/userspace/cli/main.o,$(WEIR_OBJ))
+	$(say) TEST $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) $(CPPFLAGS) $(ALL_LDFLAGS) $(filter-out %.h,$^) -lcmocka $(LIBS) -o $@

@@ -3,9 +3,24 @@
 import json
 import os
 import socket
+import subprocess
 import unittest
 
 from lib import HostState, Service, SLOW, WEIR, cgroup2_mount, weir
+
+
+class Kernel(unittest.TestCase):
+    """The kernel programs by themselves: which rule a real socket meets, and the kernel's verdict beside user space's."""
+
+    def run_program(self, name, **env):
+        done = subprocess.run(["build/bpf/" + name], env=dict(os.environ, **env), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=200)
+        self.assertEqual(done.returncode, 0, done.stdout.decode("utf-8", "replace")[-3000:])
+
+    def test_rules(self):
+        self.run_program("test_rules")
+
+    def test_judge(self):
+        self.run_program("test_judge", WEIR_PAIRS="3000", WEIR_MANY="3")
 
 
 class Guest(unittest.TestCase):

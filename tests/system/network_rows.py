@@ -261,7 +261,8 @@ def udp_row(label, code, address, port=9999, payload=None, name=None, wire=None,
 def tcp_row(label, code, address, port=8080, wire=None, heard=True, **kw):
     code = code.replace("{a}", repr((address, port))).replace("{l}", repr(label))
     on_wire = [("tcp", wire or address, port, b"")] if kw.get("allow") is None or heard else []
-    kw.setdefault("audit", [("tcp", address, port, None, hook_of("tcp", address))])
+    # A mapped address is asked for as IPv6, and judged and recorded as what it is.
+    kw.setdefault("audit", [("tcp", address.replace("::ffff:", "") if "." in address else address, port, None, hook_of("tcp", address))])
     kw.setdefault("arrives", on_wire)
     return Row(label, code, heard=None if heard else [], **kw)
 

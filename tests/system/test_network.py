@@ -136,16 +136,21 @@ class Rows(unittest.TestCase):
         self.assertEqual(sorted(got, key=repr), sorted((k + (n,) for k, n in want.items()), key=repr))
 
         attempts = sum(want.values())
-        counts = {"attempts": attempts, "denied": 0 if self.allowed else attempts, "allowed": attempts if self.allowed else 0, "lost": 0}
+        counts = {"attempts": attempts, "denied": 0 if self.allowed else attempts, "allowed": attempts if self.allowed else 0,
+                  "would_deny": 0, "lost": 0}  # fmt: skip
         self.assertEqual({k: seen.answer["egress"][k] for k in counts}, counts)
         self.assertEqual(seen.audit["egress"], dict(counts, exact=True))
-        listed = [{k: e[k] for k in ("protocol", "address", "port", "dns_name", "verdict", "count")} for e in events[:16]]
-        self.assertEqual(seen.answer["egress"]["destinations"], listed)
+        self.assertEqual(seen.answer["egress"]["destinations"], destinations_of(events)[:16])
 
         self.assertEqual((seen.audit["sandbox_id"], seen.audit["run_id"]), (seen.box, seen.box))
         hosts = {}
         for e in events:
-            self.assertEqual((e["uid"], e["attribution"], e["reason"]), (seen.uid, "current", "default"), e)
+            options = (e["dns_name"] or "").startswith("behind-") and not self.allowed
+            reason = "ipv4_options" if options else "default"
+            self.assertEqual((e["uid"], e["attribution"], e["reason"]), (seen.uid, "current", reason), e)
+            mapped = e["hook"] == "connect6" and "." in e["address"]
+            self.assertEqual((e.get("decode_kind"), e.get("decode")),
+                             ("mapped", ["::ffff:" + e["address"], e["address"]]) if mapped else (None, None), e)  # fmt: skip
             self.assertTrue(seen.audit["began"] <= e["time"] <= seen.audit["ended"], e)
             self.assertEqual(hosts.setdefault(e["pid"], e["host_pid"]), e["host_pid"], e)
         self.assertEqual(hosts[MAIN_PID], seen.host_pid)
@@ -183,6 +188,16 @@ def shorten(packets):
 
 def pinned_entries(service, name):
     return len(bpftool("map", "dump", "pinned", os.path.join(service.pins(), name)))
+
+
+def destinations_of(events):
+    """What an answer lists: events by what people see of a destination, in the order in which they first came."""
+    found = {}
+    for e in events:
+        key = tuple(e[k] for k in ("protocol", "address", "port", "dns_name", "verdict", "reason", "rule_name"))
+        found[key] = found.get(key, 0) + e["count"]
+    members = ("protocol", "address", "port", "dns_name", "verdict", "reason", "rule")
+    return [dict(zip(members, key), count=count) for key, count in found.items()]
 
 
 def unescape(command):
@@ -408,7 +423,7 @@ print(refused)
         self.assertEqual(len(egress["destinations"]), 16)
         self.assertEqual((egress["destinations"][0]["address"], egress["destinations"][0]["count"]), ("192.0.2.1", self.SENDS))
         self.assertEqual([d["dns_name"] for d in egress["destinations"][1:]], ["secret-%d" % i for i in range(15)])
-        self.assertEqual(audit["egress"], dict({k: egress[k] for k in ("attempts", "denied", "allowed", "lost")}, exact=True))
+        self.assertEqual(audit["egress"], dict({k: egress[k] for k in ("attempts", "denied", "allowed", "would_deny", "lost")}, exact=True))
 
         answer, audit = results["modest"]
         self.assertEqual(answer["stdout"], "300\n")

@@ -251,6 +251,65 @@ static void test_answers(void **state)
 	assert_null(hear(box.client[1], 5, ENOENT, NULL));
 }
 
+/* The names of what judged, and of what took its place meanwhile, arrive where they are asked for. */
+static void test_policy_in_answers(void **state)
+{
+	struct note n = note(NOTE_RUN_BEGIN, "r1");
+	json_t *json, *change, *d;
+
+	(void)state;
+	strcpy(n.begin.policy.name, "first");
+	n.begin.policy.hash[0] = 0xab;
+	n.begin.policy.generation = 1;
+	say(box.supervisor, &n, sizeof n);
+	n = note(NOTE_EVENT, "r1");
+	n.event.key = (struct weir_flow_key){.family = 4,
+					     .protocol = 17,
+					     .hook = WEIR_HOOK_EGRESS,
+					     .reason = WEIR_REASON_RULE,
+					     .rule = 2,
+					     .verdict = WEIR_WOULD_DENY,
+					     .generation = 1};
+	strcpy(n.judged.rule_name, "private");
+	say(box.supervisor, &n, sizeof n);
+	n = note(NOTE_POLICY, ""); /* for everybody */
+	n.sandbox_id[0] = n.project[0] = 0;
+	strcpy(n.policy.old.name, "first");
+	strcpy(n.policy.now.name, "second");
+	n.policy.now.generation = 2;
+	say(box.supervisor, &n, sizeof n);
+	strcpy(n.run_id, "r1");
+	say(box.supervisor, &n, sizeof n);
+	n = note(NOTE_RUN_END, "r1");
+	n.end = (struct tell_end){.ran = 1, .attempts = 1, .would_deny = 1};
+	say(box.supervisor, &n, sizeof n);
+
+	ask(box.client[0], QUERY_SUMMARY, 1, "r1", "dev");
+	json = hear(box.client[0], 1, 0, NULL);
+	assert_int_equal(number(json, "would_deny"), 1);
+	assert_int_equal(number(json, "denied"), 0);
+	assert_int_equal(number(json, "allowed"), 0);
+	d = json_array_get(json_object_get(json, "destinations"), 0);
+	assert_string_equal(json_string_value(json_object_get(d, "rule")), "private");
+	assert_string_equal(json_string_value(json_object_get(d, "reason")), "rule");
+	assert_string_equal(json_string_value(json_object_get(d, "verdict")), "would_deny");
+	json_decref(json);
+
+	ask(box.client[0], QUERY_RUN, 2, "r1", "dev");
+	json = hear(box.client[0], 2, 0, NULL);
+	assert_string_equal(json_string_value(json_object_get(json, "policy")), "first");
+	assert_memory_equal(json_string_value(json_object_get(json, "policy_hash")), "ab00", 4);
+	assert_int_equal(json_array_size(json_object_get(json, "policy_changes")), 1); /* its own; the other is nobody's */
+	change = json_array_get(json_object_get(json, "policy_changes"), 0);
+	assert_string_equal(json_string_value(json_object_get(change, "policy")), "second");
+	assert_int_equal(number(change, "policy_generation"), 2);
+	assert_string_equal(json_string_value(json_object_get(change, "reason")), "reload");
+	d = json_array_get(json_object_get(json, "events"), 0);
+	assert_int_equal(number(d, "rule"), 2);
+	assert_string_equal(json_string_value(json_object_get(d, "rule_name")), "private");
+	json_decref(json);
+}
+
 static void test_late(void **state)
 {
 	int64_t begin = now_ms();
@@ -361,7 +420,7 @@ static void test_bad_notes(void **state)
 	for (int i = 0; i < 500; i++) {
 		for (size_t j = 0; j < sizeof n; j++)
 			((char *)&n)[j] = (char)random();
-		n.type = NOTE_RUN_BEGIN + (uint32_t)random() % 5;
+		n.type = NOTE_RUN_BEGIN + (uint32_t)random() % (NOTE_FLUSH - NOTE_RUN_BEGIN);
 		say(box.supervisor, &n, sizeof n);
 	}
 	say_end("r1", 2);
@@ -579,6 +638,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 	    TEST(test_answers),
+	    TEST(test_policy_in_answers),
 	    TEST(test_late),
 	    TEST(test_big_answer),
 	    TEST(test_wrong_size),

@@ -189,11 +189,161 @@ static void test_event_record(void **state)
 	    line, "{\"seq\":7,\"type\":\"egress\",\"run_id\":\"sandbox-ab12c\",\"time\":\"2025-01-31T11:59:59.999999000Z\","
 		  "\"boot_ns\":8000,"
 		  "\"sandbox_id\":\"sandbox-ab12c\",\"project\":\"dev\",\"hook\":\"egress\",\"verdict\":\"denied\",\"reason\":"
-		  "\"default\","
+		  "\"default\",\"rule\":null,\"policy_generation\":0,"
 		  "\"protocol\":\"udp\",\"address\":\"8.8.8.8\",\"port\":53,\"cgroup\":77,\"name_hash\":\"0000000000000abc\","
 		  "\"pid\":2,"
 		  "\"host_pid\":4242,\"uid\":100000,\"command\":\"py\\\"thon\\\\x0a\",\"attribution\":\"current\",\"len\":0,"
-		  "\"socket_cookie\":0,\"dns_name\":\"example.com\",\"dns_type\":\"A\"}");
+		  "\"socket_cookie\":0,\"dns_name\":\"example.com\",\"dns_type\":\"A\",\"rule_name\":null}");
+	json_decref(json);
+}
+
+/* ---- the rule and how the address was read ---- */
+
+static void test_rule(void **state)
+{
+	struct note n = event_note();
+	char line[RECORD_LINE_MAX];
+	json_t *json;
+
+	(void)state;
+	n.event.key.reason = WEIR_REASON_RULE;
+	n.event.key.verdict = WEIR_WOULD_DENY;
+	n.event.key.rule = 7;
+	n.event.key.generation = 3;
+	strcpy(n.judged.rule_name, "no \"private\"");
+	json = line_of(&n, line, sizeof line);
+	assert_int_equal(json_integer_value(json_object_get(json, "rule")), 7);
+	assert_string_equal(json_string_value(json_object_get(json, "rule_name")), "no \"private\"");
+	assert_string_equal(json_string_value(json_object_get(json, "reason")), "rule");
+	assert_string_equal(json_string_value(json_object_get(json, "verdict")), "would_deny");
+	assert_int_equal(json_integer_value(json_object_get(json, "policy_generation")), 3);
+	assert_null(json_object_get(json, "decode"));
+	assert_null(json_object_get(json, "decode_kind"));
+	json_decref(json);
+	/* The flow's final count says the same of itself. */
+	n.type = NOTE_FLOW;
+	n.flow.key = n.event.key;
+	json = line_of(&n, line, sizeof line);
+	assert_string_equal(json_string_value(json_object_get(json, "rule_name")), "no \"private\"");
+	assert_int_equal(json_integer_value(json_object_get(json, "rule")), 7);
+	json_decref(json);
+}
+
+static void test_decode(void **state)
+{
+	static const struct {
+		uint8_t via, family;
+		const char *addr, *kind, *from, *to; /* from NULL: no path */
+	} rows[] = {
+	    {WEIR_VIA_MAPPED, 4, "::ffff:10.0.0.1", "mapped", "::ffff:10.0.0.1", "10.0.0.1"},
+	    {WEIR_VIA_MAPPED, 6, "::ffff:10.0.0.1", "mapped", "::ffff:10.0.0.1", "10.0.0.1"},
+	    {WEIR_VIA_COMPATIBLE, 6, "::a00:1", "compatible", "::a00:1", "10.0.0.1"},
+	    {WEIR_VIA_TRANSLATED, 6, "::ffff:0:a00:1", "translated", "::ffff:0:a00:1", "10.0.0.1"},
+	    {WEIR_VIA_NAT64, 6, "64:ff9b::a9fe:a9fe", "nat64", "64:ff9b::a9fe:a9fe", "169.254.169.254"},
+	    {WEIR_VIA_NAT64, 6, "64:ff9b:1::a9fe:a9fe", "nat64", "64:ff9b:1::a9fe:a9fe", "169.254.169.254"},
+	    {WEIR_VIA_6TO4, 6, "2002:a00:1::", "6to4", "2002:a00:1::", "10.0.0.1"},
+	    {WEIR_VIA_TEREDO_SERVER, 6, "2001:0:a00:1::", "teredo_server", "2001:0:a00:1::", "10.0.0.1"},
+	    {WEIR_VIA_TEREDO_CLIENT, 6, "2001:0:808:808::f5ff:fffe", "teredo_client", "2001:0:808:808::f5ff:fffe", "10.0.0.1"},
+	    {WEIR_VIA_ISATAP, 6, "2001:db8::5efe:a00:1", "isatap", "2001:db8::5efe:a00:1", "10.0.0.1"},
+	    {WEIR_VIA_UNSPECIFIED, 4, "::ffff:0.0.0.0", "unspecified", "0.0.0.0", "127.0.0.1"},
+	    {WEIR_VIA_UNSPECIFIED, 6, "::", "unspecified", "::", "::1"},
+	    /* Only the policy knows its prefixes; and a kind that the address does not bear out has no path. */
+	    {WEIR_VIA_NAT64_CONFIGURED, 6, "2001:db8:64::a00:1", "nat64_configured", NULL, NULL},
+	    {WEIR_VIA_6TO4, 6, "2001:db8::1", "6to4", NULL, NULL},
+	    {WEIR_VIA_TEREDO_CLIENT, 6, "2001:db8::1", "teredo_client", NULL, NULL},
+	    {WEIR_VIA_ISATAP, 6, "2001:db8::1", "isatap", NULL, NULL},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		struct note n = event_note();
+		char line[RECORD_LINE_MAX];
+		const json_t *path;
+		json_t *json;
+
+		n.event.key.via = rows[i].via;
+		n.event.key.family = rows[i].family;
+		assert_int_equal(inet_pton(AF_INET6, rows[i].addr, n.event.key.daddr), 1);
+		json = line_of(&n, line, sizeof line);
+		path = json_object_get(json, "decode");
+		assert_string_equal(json_string_value(json_object_get(json, "decode_kind")), rows[i].kind);
+		if (rows[i].from) {
+			assert_int_equal(json_array_size(path), 2);
+			assert_string_equal(json_string_value(json_array_get(path, 0)), rows[i].from);
+			assert_string_equal(json_string_value(json_array_get(path, 1)), rows[i].to);
+		} else {
+			assert_null(path);
+		}
+		json_decref(json);
+	}
+}
+
+/* What the supervisor decoded for us, and only where nobody else can. */
+static void test_configured_prefix(void **state)
+{
+	struct note n = event_note();
+	char line[RECORD_LINE_MAX];
+	json_t *json;
+
+	(void)state;
+	n.event.key.family = 6;
+	assert_int_equal(inet_pton(AF_INET6, "2001:db8:64::a00:1", n.event.key.daddr), 1);
+	n.event.key.via = WEIR_VIA_NAT64_CONFIGURED;
+	memcpy(n.judged.carried, "\12\0\0\1", 4);
+	n.judged.has_carried = 1;
+	json = line_of(&n, line, sizeof line);
+	assert_string_equal(json_string_value(json_array_get(json_object_get(json, "decode"), 0)), "2001:db8:64::a00:1");
+	assert_string_equal(json_string_value(json_array_get(json_object_get(json, "decode"), 1)), "10.0.0.1");
+	json_decref(json);
+	n.event.key.via = WEIR_VIA_NONE;
+	json = line_of(&n, line, sizeof line);
+	assert_null(json_object_get(json, "decode"));
+	json_decref(json);
+}
+
+static void test_names(void **state)
+{
+	static const char *const reasons[] = {"default", "no_entry",	 "no_policy",	   "malformed",
+					      "socket",	 "socket_limit", "rule",	   "loopback",
+					      "inbound", "ipv4_options", "routing_header", "fragment"};
+
+	(void)state;
+	for (int i = 0; i < WEIR_REASON_COUNT; i++)
+		assert_string_equal(event_reason_names[i], reasons[i]);
+	for (int i = 0; i < WEIR_VERDICT_COUNT; i++)
+		assert_non_null(event_verdict_names[i]);
+	for (int i = 0; i < WEIR_HOOK_COUNT; i++)
+		assert_non_null(event_hook_names[i]);
+	for (int i = WEIR_VIA_NONE + 1; i < WEIR_VIA_COUNT; i++)
+		assert_non_null(event_via_names[i]);
+}
+
+static void test_policy_record(void **state)
+{
+	struct note n = {.type = NOTE_POLICY};
+	char line[RECORD_LINE_MAX], hash[65];
+	json_t *json;
+
+	(void)state;
+	strcpy(n.policy.old.name, "before");
+	strcpy(n.policy.now.name, "after\n");
+	for (int i = 0; i < 32; i++) {
+		n.policy.now.hash[i] = (uint8_t)(0xf0 - i);
+		snprintf(hash + 2 * i, 3, "%02x", 0xf0 - i);
+	}
+	n.policy.old.generation = 4;
+	n.policy.now.generation = 5;
+	n.policy.reason = POLICY_CHANGE_ADDRESSES;
+	json = line_of(&n, line, sizeof line);
+	assert_string_equal(json_string_value(json_object_get(json, "type")), "policy");
+	assert_string_equal(json_string_value(json_object_get(json, "run_id")), "");
+	assert_string_equal(json_string_value(json_object_get(json, "reason")), "addresses");
+	assert_string_equal(json_string_value(json_object_get(json, "policy")), "after\\x0a");
+	assert_string_equal(json_string_value(json_object_get(json, "policy_hash")), hash);
+	assert_int_equal(json_integer_value(json_object_get(json, "policy_generation")), 5);
+	assert_string_equal(json_string_value(json_object_get(json, "old_policy")), "before");
+	assert_int_equal(json_integer_value(json_object_get(json, "old_policy_generation")), 4);
+	assert_int_equal(strlen(json_string_value(json_object_get(json, "old_policy_hash"))), 64);
 	json_decref(json);
 }
 
@@ -243,6 +393,12 @@ static void test_longest_line(void **state)
 		n.event.dns[i] = 63;
 	n.event.dns_len = 255;
 	n.event.key.cgroup = n.event.key.name_hash = n.event.socket_cookie = UINT64_MAX;
+	memset(n.judged.rule_name, '\n', sizeof n.judged.rule_name - 1);
+	n.event.key.via = WEIR_VIA_NAT64_CONFIGURED;
+	n.event.key.family = 6;
+	memset(n.event.key.daddr, 0xff, sizeof n.event.key.daddr);
+	memset(n.judged.carried, 0xff, sizeof n.judged.carried);
+	n.judged.has_carried = 1;
 	json_decref(line_of(&n, line, sizeof line));
 	assert_in_range(strlen(line), 1500, RECORD_LINE_MAX / 4);
 }
@@ -255,11 +411,13 @@ static void test_end_and_gap(void **state)
 
 	(void)state;
 	strcpy(n.run_id, "r");
-	n.end = (struct tell_end){.end = RUN_END_SIGNAL, .signal = 11, .exit_code = 139, .attempts = UINT64_MAX, .ran = 1};
+	n.end = (struct tell_end){
+	    .end = RUN_END_SIGNAL, .signal = 11, .exit_code = 139, .attempts = UINT64_MAX, .would_deny = 6, .ran = 1};
 	strcpy(n.end.cpu_source, "cgroup2 cpu.stat");
 	json = line_of(&n, line, sizeof line);
 	assert_string_equal(json_string_value(json_object_get(json, "signal")), "SIGSEGV");
 	assert_true(json_integer_value(json_object_get(json, "attempts")) == INT64_MAX);
+	assert_int_equal(json_integer_value(json_object_get(json, "would_deny")), 6);
 	json_decref(json);
 
 	n = (struct note){.type = NOTE_GAP, .gap = {.sandboxes = 3, .ring_lost = 9, .text = "swept\n"}};
@@ -289,14 +447,20 @@ static void test_refused(void **state)
 	REFUSED(strcpy(n.sandbox_id, "a/b"), "sandbox_id");
 	REFUSED(memset(n.project, 'a', sizeof n.project), "project");
 	REFUSED(n.event.key.hook = WEIR_HOOK_COUNT, "hook");
-	REFUSED(n.event.key.verdict = 2, "verdict");
+	REFUSED(n.event.key.verdict = WEIR_VERDICT_COUNT, "verdict");
+	REFUSED(n.event.key.via = WEIR_VIA_COUNT, "via");
+	REFUSED(memset(n.judged.rule_name, 'x', sizeof n.judged.rule_name), "judged.rule_name");
+	REFUSED((n.type = NOTE_POLICY, memset(n.policy.old.name, 'x', sizeof n.policy.old.name)), "policy.old");
+	REFUSED((n.type = NOTE_POLICY, memset(n.policy.now.name, 'x', sizeof n.policy.now.name)), "policy.now");
+	REFUSED((memset(&n.policy, 0, sizeof n.policy), n.type = NOTE_POLICY, n.policy.reason = POLICY_CHANGE_COUNT),
+		"policy.reason");
 	REFUSED(n.event.key.reason = WEIR_REASON_COUNT, "reason");
 	REFUSED(n.event.key.family = 5, "family");
 	REFUSED(n.event.attribution = 3, "attribution");
 	REFUSED(n.event.dns_len = 256, "dns_len");
 	REFUSED((n.type = NOTE_RUN_END, n.end.end = RUN_END_COUNT), "end.end");
 	REFUSED((n.type = NOTE_RUN_END, n.end.end = 0, memset(n.end.detail, 'x', sizeof n.end.detail)), "end.detail");
-	REFUSED((n.type = NOTE_RUN_BEGIN, memset(n.begin.policy, 'x', sizeof n.begin.policy)), "begin.policy");
+	REFUSED((n.type = NOTE_RUN_BEGIN, memset(n.begin.policy.name, 'x', sizeof n.begin.policy.name)), "begin.policy");
 	REFUSED((n.type = NOTE_GAP, memset(n.gap.text, 'x', sizeof n.gap.text)), "gap.text");
 }
 
@@ -342,6 +506,7 @@ static void test_heads(void **state)
 	} rows[] = {
 	    {"{\"seq\":7,\"type\":\"egress\",\"run_id\":\"r1\",\"x\":1}", true, 7, RECORD_EGRESS, "r1"},
 	    {"{\"seq\":8,\"type\":\"gap\",\"run_id\":\"\",\"x\":1}", true, 8, RECORD_GAP, ""},
+	    {"{\"seq\":8,\"type\":\"policy\",\"run_id\":\"r1\",\"x\":1}", true, 8, RECORD_POLICY, "r1"},
 	    {"{\"seq\":9,\"type\":\"later\",\"run_id\":\"r1\"}", true, 9, RECORD_OTHER, "r1"},
 	    {"{\"run_id\":\"r2\", \"seq\": 10, \"type\":\"flow\"}", true, 10, RECORD_FLOW, "r2"},
 	    {"{\"seq\":7,\"type\":\"egress\",\"run_id\":\"r1\",\"x\":", false, 0, RECORD_OTHER, ""},
@@ -368,12 +533,23 @@ static void test_heads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_addresses),	 cmocka_unit_test(test_addresses_random),
-	    cmocka_unit_test(test_protocols),	 cmocka_unit_test(test_times),
-	    cmocka_unit_test(test_wall),	 cmocka_unit_test(test_safe_text),
-	    cmocka_unit_test(test_event_record), cmocka_unit_test(test_icmp_and_unknown),
-	    cmocka_unit_test(test_longest_line), cmocka_unit_test(test_end_and_gap),
-	    cmocka_unit_test(test_refused),	 cmocka_unit_test(test_random_notes),
+	    cmocka_unit_test(test_addresses),
+	    cmocka_unit_test(test_addresses_random),
+	    cmocka_unit_test(test_protocols),
+	    cmocka_unit_test(test_times),
+	    cmocka_unit_test(test_wall),
+	    cmocka_unit_test(test_safe_text),
+	    cmocka_unit_test(test_rule),
+	    cmocka_unit_test(test_decode),
+	    cmocka_unit_test(test_configured_prefix),
+	    cmocka_unit_test(test_names),
+	    cmocka_unit_test(test_policy_record),
+	    cmocka_unit_test(test_event_record),
+	    cmocka_unit_test(test_icmp_and_unknown),
+	    cmocka_unit_test(test_longest_line),
+	    cmocka_unit_test(test_end_and_gap),
+	    cmocka_unit_test(test_refused),
+	    cmocka_unit_test(test_random_notes),
 	    cmocka_unit_test(test_heads),
 	};
 

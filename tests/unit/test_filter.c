@@ -15,6 +15,7 @@
 #include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -26,6 +27,7 @@
 #include <unistd.h>
 
 #include "elfdeps.h"
+#include "core/policy.h"
 #include "filter.h"
 
 static struct sock_fprog program;
@@ -147,6 +149,155 @@ static void without_the_filter_they_differ(void **state)
 	program = saved;
 }
 
+/* ---- a policy can tighten it ---- */
+
+static struct policy *parse(const char *members)
+{
+	struct policy *p = NULL;
+	char text[1024];
+	struct err e = {0};
+
+	snprintf(text, sizeof text, "{\"name\": \"t\", \"default\": \"deny\"%s%s}", members[0] ? ", " : "", members);
+	if (policy_parse(text, strlen(text), &p, &e) < 0)
+		fail_msg("%s: %s: %s", members, e.where, e.msg);
+	return p;
+}
+
+static struct sock_fprog under(const char *members)
+{
+	struct policy *p = parse(members);
+	struct sock_fprog ret;
+	struct err e = {0};
+	uint32_t len;
+	int fd;
+
+	if (filter_compile_snippet(p, &fd, &len, &e) < 0)
+		fail_msg("%s: %s: %s", members, e.where, e.msg);
+	ret.len = (unsigned short)len;
+	ret.filter = calloc(len, sizeof *ret.filter);
+	assert_int_equal(pread(fd, ret.filter, len * sizeof *ret.filter, 0), (ssize_t)(len * sizeof *ret.filter));
+	close(fd);
+	policy_free(p);
+	return ret;
+}
+
+#define NO_UNIX "\"sockets\": {\"families\": [\"inet\", \"inet6\"]}"
+#define NO_INET6 "\"sockets\": {\"families\": [\"unix\", \"inet\"]}"
+#define ONLY_STREAM "\"sockets\": {\"types\": [\"stream\"]}"
+#define ONLY_TCP "\"sockets\": {\"protocols\": [\"tcp\"]}"
+#define NO_SOCKETS "\"sockets\": {\"families\": [], \"types\": [], \"protocols\": []}"
+
+static const struct {
+	const char *members;
+	long nr;
+	unsigned long a, b, c;
+	int want;
+} tightened[] = {
+    {NO_UNIX, SYS_socket, AF_UNIX, SOCK_STREAM, 0, EAFNOSUPPORT},
+    {NO_UNIX, SYS_socketpair, AF_UNIX, SOCK_STREAM, 0, EAFNOSUPPORT},
+    {NO_UNIX, SYS_socket, AF_INET, SOCK_STREAM, 0, 0},
+    {NO_INET6, SYS_socket, AF_INET6, SOCK_STREAM, 0, EAFNOSUPPORT},
+    {NO_INET6, SYS_socket, HIGH | AF_INET6, SOCK_DGRAM, 17, EAFNOSUPPORT},
+    {NO_INET6, SYS_socket, AF_INET, SOCK_DGRAM, 17, 0},
+    {NO_INET6, SYS_socket, AF_NETLINK, SOCK_RAW, 0, EAFNOSUPPORT},
+    {ONLY_STREAM, SYS_socket, AF_INET, SOCK_DGRAM, 0, EPERM},
+    {ONLY_STREAM, SYS_socket, AF_INET, SOCK_DGRAM, 17, EPERM},
+    {ONLY_STREAM, SYS_socket, AF_INET, SOCK_RAW, 1, EPERM},
+    {ONLY_STREAM, SYS_socket, AF_UNIX, SOCK_DGRAM, 0, EPERM},
+    {ONLY_STREAM, SYS_socketpair, AF_UNIX, SOCK_DGRAM, 0, EPERM},
+    {ONLY_STREAM, SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, 0},
+    {ONLY_STREAM, SYS_socket, AF_INET6, SOCK_STREAM, 6, 0},
+    {ONLY_STREAM, SYS_socket, AF_INET, SOCK_STREAM, 132, EPROTONOSUPPORT},
+    {ONLY_TCP, SYS_socket, AF_INET, SOCK_DGRAM, 0, EPROTONOSUPPORT},
+    {ONLY_TCP, SYS_socket, AF_INET, SOCK_DGRAM, 17, EPROTONOSUPPORT},
+    {ONLY_TCP, SYS_socket, AF_INET, SOCK_DGRAM, 1, EPROTONOSUPPORT},
+    {ONLY_TCP, SYS_socket, AF_INET, SOCK_STREAM, 0, 0},
+    {ONLY_TCP, SYS_socket, AF_UNIX, SOCK_DGRAM, 0, 0},
+    {NO_SOCKETS, SYS_socket, AF_UNIX, SOCK_STREAM, 0, EAFNOSUPPORT},
+    {NO_SOCKETS, SYS_socket, AF_INET, SOCK_STREAM, 0, EAFNOSUPPORT},
+    {NO_SOCKETS, SYS_socket, AF_INET6, SOCK_DGRAM, 0, EAFNOSUPPORT},
+    {"", SYS_listen, 99, 1, 0, EBADF},
+    {"\"listen\": \"allow\"", SYS_listen, 99, 1, 0, EBADF},
+    {"\"listen\": \"deny\"", SYS_listen, 99, 1, 0, EACCES},
+    {"\"listen\": \"deny\"", SYS_bind, 99, 0, 0, EBADF},
+    /* allowed by the table, by a condition of it, refused by it, unknown to it */
+    {"\"syscalls\": [{\"names\": [\"chmod\"]}]", SYS_chmod, 0, 0, 0, EPERM},
+    {"\"syscalls\": [{\"names\": [\"chmod\"], \"errno\": \"EROFS\"}]", SYS_chmod, 0, 0, 0, EROFS},
+    {"\"syscalls\": [{\"names\": [\"chmod\"], \"action\": \"kill\"}]", SYS_chmod, 0, 0, 0, -SIGSYS},
+    {"\"syscalls\": [{\"names\": [\"chmod\"]}]", SYS_fchmod, 99, 0, 0, EBADF},
+    {"\"syscalls\": [{\"names\": [\"socket\"], \"errno\": 13}]", SYS_socket, AF_INET, SOCK_STREAM, 0, EACCES},
+    {"\"syscalls\": [{\"names\": [\"prctl\"], \"action\": \"kill\"}]", SYS_prctl, PR_GET_NAME, 0, 0, -SIGSYS},
+    {"\"syscalls\": [{\"names\": [\"ptrace\"], \"action\": \"kill\"}]", SYS_ptrace, 0, 0, 0, -SIGSYS},
+    {"\"syscalls\": [{\"names\": [\"ptrace\"], \"errno\": \"ENOSYS\"}]", SYS_ptrace, 0, 0, 0, ENOSYS},
+    {"\"syscalls\": [{\"names\": [\"clone3\"]}]", SYS_clone3, 0, 0, 0, EPERM},
+    {"\"syscalls\": [{\"names\": [\"sync\"]}]", SYS_sync, 0, 0, 0, EPERM},
+    {"\"syscalls\": [{\"names\": [\"listen\"]}], \"listen\": \"deny\"", SYS_listen, 99, 1, 0, EPERM},
+    {"\"syscalls\": [{\"names\": [\"@debug\"], \"action\": \"kill\"}]", SYS_ptrace, 0, 0, 0, -SIGSYS},
+};
+
+static void a_policy_tightens(void **state)
+{
+	struct sock_fprog saved = program;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof tightened / sizeof tightened[0]; i++) {
+		int got;
+
+		program = under(tightened[i].members);
+		got = ask(tightened[i].nr, tightened[i].a, tightened[i].b, tightened[i].c);
+		free(program.filter);
+		if (got != tightened[i].want)
+			fail_msg("%s, call %ld: %d, should be %d", tightened[i].members, tightened[i].nr, got,
+				 tightened[i].want);
+	}
+	program = saved;
+}
+
+/* A policy that says nothing of sockets or calls changes nothing: the same instructions. */
+static void a_silent_policy_changes_nothing(void **state)
+{
+	struct sock_fprog same = under("");
+
+	(void)state;
+	assert_int_equal(same.len, program.len);
+	assert_memory_equal(same.filter, program.filter, program.len * sizeof *program.filter);
+	free(same.filter);
+}
+
+static void what_no_sandbox_has_is_refused(void **state)
+{
+	static const struct {
+		const char *members, *where, *word;
+	} rows[] = {
+	    {"\"sockets\": {\"families\": [\"inet\", \"netlink\"]}", "/sockets/families", "netlink"},
+	    {"\"sockets\": {\"families\": [\"packet\"]}", "/sockets/families", "packet"},
+	    {"\"sockets\": {\"families\": [\"vsock\"]}", "/sockets/families", "vsock"},
+	    {"\"sockets\": {\"types\": [\"raw\"]}", "/sockets/types", "raw"},
+	    {"\"sockets\": {\"protocols\": [\"tcp\", \"icmp\"]}", "/sockets/protocols", "icmp"},
+	    {"\"sockets\": {\"protocols\": [\"udplite\"]}", "/sockets/protocols", "udplite"},
+	    {"\"sockets\": {\"protocols\": [\"sctp\"]}", "/sockets/protocols", "sctp"},
+	    {"\"sockets\": {\"protocols\": [\"dccp\"]}", "/sockets/protocols", "dccp"},
+	    {"\"sockets\": {\"protocols\": [\"mptcp\"]}", "/sockets/protocols", "mptcp"},
+	    {"\"syscalls\": [{\"names\": [\"execve\"]}]", "/syscalls", "execve"},
+	    {"\"syscalls\": [{\"names\": [\"chmod\"]}, {\"names\": [\"read\"], \"action\": \"kill\"}]", "/syscalls", "read"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		struct policy *p = parse(rows[i].members);
+		struct err e = {0};
+		uint32_t len = 77;
+		int fd = -7;
+
+		assert_int_equal(filter_check(p, &e), -EOPNOTSUPP);
+		assert_string_equal(e.where, rows[i].where);
+		assert_non_null(strstr(e.msg, rows[i].word));
+		assert_int_equal(filter_compile_snippet(p, &fd, &len, &e), -EOPNOTSUPP);
+		assert_true(fd == -7 && len == 77);
+		policy_free(p);
+	}
+}
+
 static void init_may_do_next_to_nothing(void **state)
 {
 	struct err e;
@@ -217,6 +368,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(each_call_has_its_answer),
 	    cmocka_unit_test(without_the_filter_they_differ),
+	    cmocka_unit_test(a_policy_tightens),
+	    cmocka_unit_test(a_silent_policy_changes_nothing),
+	    cmocka_unit_test(what_no_sandbox_has_is_refused),
 	    cmocka_unit_test(init_may_do_next_to_nothing),
 	    cmocka_unit_test(libraries_are_found),
 	};

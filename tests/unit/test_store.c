@@ -32,7 +32,8 @@ static void test_summary(void **state)
 	assert_true(store_run_ended(s, "r1"));
 
 	json = run_json(s, "r1", true);
-	assert_int_equal(json_object_size(json), 5);
+	assert_int_equal(json_object_size(json), 6);
+	assert_int_equal(number(json, "would_deny"), 0);
 	assert_int_equal(number(json, "attempts"), 114);
 	assert_int_equal(number(json, "denied"), 106);
 	assert_int_equal(number(json, "allowed"), 8);
@@ -86,6 +87,132 @@ static void test_first_sixteen(void **state)
 	assert_int_equal(number(json_array_get(list, 15), "count"), 2);
 	assert_int_equal(number(json, "lost"), 0);
 	json_decref(json);
+	store_free(s);
+}
+
+/* The same destination judged by other rules, in other ways and by another policy: never one event. */
+static void test_judged_differently(void **state)
+{
+	struct store *s = open_store(BIG);
+	struct weir_flow_key keys[5];
+	json_t *json, *list;
+
+	(void)state;
+	for (int i = 0; i < 5; i++) {
+		keys[i] = key(8, 53, WEIR_DENY);
+		keys[i].reason = WEIR_REASON_RULE;
+		keys[i].rule = 1;
+		keys[i].generation = 1;
+	}
+	keys[1].rule = 2;
+	keys[2].generation = 2;
+	keys[3].via = WEIR_VIA_MAPPED;
+	keys[4].verdict = WEIR_WOULD_DENY;
+	assert_int_equal(put(s, note(NOTE_RUN_BEGIN, "r1")), 0);
+	for (int i = 0; i < 5; i++) {
+		struct note n = event("r1", keys[i], "", 0), f = flow("r1", keys[i], (uint64_t)i + 2);
+
+		snprintf(n.judged.rule_name, sizeof n.judged.rule_name, keys[i].rule == 2 ? "second" : "first");
+		f.judged = n.judged;
+		assert_int_equal(put(s, n), 0);
+		assert_int_equal(put(s, f), 0);
+	}
+	json = run_json(s, "r1", false); /* before the end: the counts are what is listed */
+	assert_int_equal(number(json_object_get(json, "egress"), "denied"), 2 + 3 + 4 + 5);
+	assert_int_equal(number(json_object_get(json, "egress"), "would_deny"), 6);
+	assert_int_equal(number(json_object_get(json, "egress"), "allowed"), 0);
+	json_decref(json);
+	assert_int_equal(put(s, run_end("r1", 20, 14, 0)), 0);
+	json = run_json(s, "r1", false);
+	list = json_object_get(json, "events");
+	assert_int_equal(json_array_size(list), 5);
+	for (size_t i = 0; i < 5; i++)
+		assert_int_equal(number(json_array_get(list, i), "count"), (long long)i + 2);
+	assert_text(json_array_get(list, 1), "rule_name", "second");
+	assert_text(json_array_get(list, 3), "decode_kind", "mapped");
+	assert_int_equal(json_array_size(json_object_get(json_array_get(list, 3), "decode")), 2);
+	json_decref(json);
+	/* An answer's destinations go by what people wrote: generation and spelling aside. */
+	json = run_json(s, "r1", true);
+	list = json_object_get(json, "destinations");
+	assert_int_equal(json_array_size(list), 3);
+	assert_text(json_array_get(list, 0), "rule", "first");
+	assert_text(json_array_get(list, 0), "reason", "rule");
+	assert_int_equal(number(json_array_get(list, 0), "count"), 2 + 4 + 5);
+	json_decref(json);
+	store_free(s);
+}
+
+/* What a policy does not want listed is not lost; what the kernel could not list still is. */
+static void test_quiet(void **state)
+{
+	struct store *s = open_store(BIG);
+	struct note begin = note(NOTE_RUN_BEGIN, "quiet"), end = run_end("quiet", 100, 10, 0);
+	json_t *json;
+
+	(void)state;
+	begin.begin.policy.quiet = 1;
+	put(s, begin);
+	put(s, event("quiet", key(8, 53, WEIR_DENY), "", 0));
+	put(s, flow("quiet", key(8, 53, WEIR_DENY), 10));
+	put(s, end);
+	json = run_json(s, "quiet", true);
+	assert_int_equal(number(json, "allowed"), 90);
+	assert_int_equal(number(json, "lost"), 0);
+	json_decref(json);
+
+	begin = note(NOTE_RUN_BEGIN, "loud");
+	end = run_end("loud", 100, 10, 0);
+	put(s, begin);
+	put(s, event("loud", key(8, 53, WEIR_DENY), "", 0));
+	put(s, flow("loud", key(8, 53, WEIR_DENY), 10));
+	put(s, end);
+	json = run_json(s, "loud", true);
+	assert_int_equal(number(json, "lost"), 90);
+	json_decref(json);
+
+	begin = note(NOTE_RUN_BEGIN, "flood");
+	begin.begin.policy.quiet = 1;
+	put(s, begin);
+	put(s, event("flood", key(8, 53, WEIR_DENY), "", 0));
+	put(s, flow("flood", key(8, 53, WEIR_DENY), 10));
+	put(s, run_end("flood", 100, 20, 10));
+	json = run_json(s, "flood", true);
+	assert_int_equal(number(json, "lost"), 10);
+	json_decref(json);
+	store_free(s);
+}
+
+/* A swap's records survive a restart, and belong to the run they name or to nobody. */
+static void test_policy_changes(void **state)
+{
+	struct store *s = open_store(BIG);
+	struct note n = note(NOTE_POLICY, "");
+	json_t *json, *list;
+
+	(void)state;
+	n.sandbox_id[0] = n.project[0] = 0;
+	strcpy(n.policy.old.name, "old");
+	strcpy(n.policy.now.name, "new");
+	n.policy.now.generation = 2;
+	put(s, note(NOTE_RUN_BEGIN, "r1"));
+	put(s, n);
+	strcpy(n.run_id, "r1");
+	put(s, n);
+	put(s, note(NOTE_RUN_BEGIN, "r2"));
+	store_free(s);
+	s = open_store(BIG);
+	json = run_json(s, "r1", false);
+	list = json_object_get(json, "policy_changes");
+	assert_int_equal(json_array_size(list), 1);
+	assert_text(json_array_get(list, 0), "policy", "new");
+	assert_text(json_array_get(list, 0), "reason", "reload");
+	assert_int_equal(number(json_array_get(list, 0), "policy_generation"), 2);
+	json_decref(json);
+	json = run_json(s, "r2", false);
+	assert_int_equal(json_array_size(json_object_get(json, "policy_changes")), 0);
+	json_decref(json);
+	assert_int_equal(store_state(s, ""), STORE_UNKNOWN);
 	store_free(s);
 }
 
@@ -325,8 +452,18 @@ static void test_readonly(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    TEST(test_summary),	 TEST(test_first_sixteen), TEST(test_restart),	       TEST(test_torn),	    TEST(test_garbage),
-	    TEST(test_rotation), TEST(test_full_disk),	   TEST(test_cut_by_stranger), TEST(test_readonly),
+	    TEST(test_summary),
+	    TEST(test_first_sixteen),
+	    TEST(test_restart),
+	    TEST(test_judged_differently),
+	    TEST(test_policy_changes),
+	    TEST(test_quiet),
+	    TEST(test_torn),
+	    TEST(test_garbage),
+	    TEST(test_rotation),
+	    TEST(test_full_disk),
+	    TEST(test_cut_by_stranger),
+	    TEST(test_readonly),
 	};
 
 	return cmocka_run_group_tests_name("store", tests, NULL, NULL);

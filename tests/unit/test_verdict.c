@@ -38,27 +38,61 @@ static int load(const struct bytes *b, uint32_t off, void *dst, uint32_t len)
 
 static void test_judge(void **state)
 {
-	int listed, present, verdict, readable;
+	int listed, present, readable;
 
 	(void)state;
-	/* All combinations, impossible values included; allowed in exactly one way. */
+	/* All combinations, impossible values included; the policy is asked in exactly one of them. */
 	for (listed = 0; listed < 2; listed++)
 		for (present = -1; present < 4; present++)
-			for (verdict = 0; verdict < 256; verdict++)
-				for (readable = 0; readable < 2; readable++) {
-					struct weir_policy p = {.present = (uint32_t)present,
-								.default_verdict = (uint8_t)verdict};
-					weir_judgement j = weir_judge(listed, present < 0 ? NULL : &p, readable);
-					int ok = listed && present == 1 && readable && verdict == WEIR_ALLOW;
-					int reason = !listed	    ? WEIR_REASON_NO_ENTRY
-						     : present != 1 ? WEIR_REASON_NO_POLICY
-						     : !readable    ? WEIR_REASON_MALFORMED
-								    : WEIR_REASON_DEFAULT;
+			for (readable = 0; readable < 2; readable++) {
+				struct weir_image head = {.present = (uint32_t)present, .default_verdict = WEIR_ALLOW};
+				weir_judgement j = weir_judge_entry(listed, present < 0 ? NULL : &head, readable);
+				int ok = listed && present == 1 && readable;
+				int reason = !listed	    ? WEIR_REASON_NO_ENTRY
+					     : present != 1 ? WEIR_REASON_NO_POLICY
+					     : !readable    ? WEIR_REASON_MALFORMED
+							    : WEIR_REASON_DEFAULT;
 
-					assert_int_equal(weir_verdict_of(j), ok ? WEIR_ALLOW : WEIR_DENY);
-					assert_int_equal(weir_reason_of(j), reason);
-				}
+				assert_int_equal(weir_verdict_of(j), ok ? WEIR_ALLOW : WEIR_DENY);
+				assert_int_equal(weir_reason_of(j), reason);
+			}
 	assert_int_equal(weir_verdict_of(0), WEIR_DENY);
+}
+
+/* Each field keeps its value whatever the others hold. */
+static void test_judgement(void **state)
+{
+	int verdict, reason, via, rule;
+
+	(void)state;
+	for (verdict = 0; verdict < WEIR_VERDICT_COUNT; verdict++)
+		for (reason = 0; reason < 256; reason += 5)
+			for (via = 0; via < WEIR_VIA_COUNT; via++)
+				for (rule = 0; rule < 65536; rule += 4369) {
+					weir_judgement j = weir_judgement_by_rule(WEIR_DENY, (uint16_t)rule);
+
+					assert_int_equal(weir_reason_of(j), WEIR_REASON_RULE);
+					assert_int_equal(weir_rule_of(j), rule);
+					j = weir_judgement_via(weir_judgement_of((uint8_t)verdict, (uint8_t)reason),
+							       (uint8_t)via);
+					assert_int_equal(weir_verdict_of(j), verdict);
+					assert_int_equal(weir_reason_of(j), reason);
+					assert_int_equal(weir_via_of(j), via);
+				}
+}
+
+/* A policy that only watches denies nothing; nobody else's denial becomes anything else. */
+static void test_as_enforced(void **state)
+{
+	struct weir_image enforce = {.present = 1}, watch = {.present = 1, .flags = WEIR_IMG_MONITOR};
+	weir_judgement deny = weir_judgement_by_rule(WEIR_DENY, 7), allow = weir_judgement_by_rule(WEIR_ALLOW, 7);
+
+	(void)state;
+	assert_int_equal(weir_as_enforced(&enforce, deny), deny);
+	assert_int_equal(weir_as_enforced(NULL, deny), deny);
+	assert_int_equal(weir_as_enforced(&watch, allow), allow);
+	assert_int_equal(weir_verdict_of(weir_as_enforced(&watch, deny)), WEIR_WOULD_DENY);
+	assert_int_equal(weir_rule_of(weir_as_enforced(&watch, deny)), 7);
 }
 
 static void test_judge_both(void **state)
@@ -66,14 +100,14 @@ static void test_judge_both(void **state)
 	int tv, tr, sv, sr;
 
 	(void)state;
-	for (tv = 0; tv < 2; tv++)
-		for (sv = 0; sv < 2; sv++)
+	for (tv = 0; tv < WEIR_VERDICT_COUNT; tv++)
+		for (sv = 0; sv < WEIR_VERDICT_COUNT; sv++)
 			for (tr = 0; tr < WEIR_REASON_COUNT; tr++)
 				for (sr = 0; sr < WEIR_REASON_COUNT; sr++) {
 					weir_judgement j = weir_judge_both(weir_judgement_of((uint8_t)tv, (uint8_t)tr),
 									   weir_judgement_of((uint8_t)sv, (uint8_t)sr));
 
-					assert_int_equal(weir_verdict_of(j), tv && sv);
+					assert_int_equal(weir_verdict_of(j), sv == WEIR_DENY ? WEIR_DENY : tv);
 					assert_int_equal(weir_reason_of(j), tv && !sv ? WEIR_REASON_SOCKET : tr);
 				}
 }
@@ -89,7 +123,7 @@ static void test_judge_socket(void **state)
 	(void)state;
 	for (counted = 0; counted < 2; counted++)
 		for (i = 0; i < sizeof lives / sizeof *lives; i++) {
-			weir_judgement j = weir_judge_socket(counted, lives[i]);
+			weir_judgement j = weir_judge_socket(counted, lives[i], WEIR_SOCKETS_PER_SANDBOX);
 			int ok = counted && lives[i] < WEIR_SOCKETS_PER_SANDBOX;
 
 			assert_int_equal(weir_verdict_of(j), ok ? WEIR_ALLOW : WEIR_DENY);
@@ -410,38 +444,50 @@ static void test_which_is_dns(void **state)
 	}
 }
 
+static uint64_t name_hash(const uint8_t *name, uint32_t len, uint64_t k0, uint64_t k1)
+{
+	struct bytes b = {name, len};
+
+	return weir_name_hash(&b, 0, len, k0, k1);
+}
+
 /* Names that differ in one bit, in length only, or in key have different hashes; half of the bits change. */
 static void test_name_hash(void **state)
 {
-	__u64 words[32] = {0}, base;
-	uint32_t bit, changed = 0, n;
+	uint32_t len, bit;
 
 	(void)state;
-	base = weir_name_hash(words, 5, 1, 2);
-	assert_true(base != 0);
-	assert_true(base == weir_name_hash(words, 5, 1, 2));
-	assert_true(base != weir_name_hash(words, 4, 1, 2));
-	assert_true(base != weir_name_hash(words, 5, 3, 2));
-	assert_true(base != weir_name_hash(words, 5, 1, 3));
-	for (bit = 0; bit < 2048; bit++) {
-		__u64 h;
+	for (len = 1; len <= WEIR_DNS_MAX; len++) {
+		uint8_t name[WEIR_DNS_MAX + 1] = {0};
+		uint64_t base = name_hash(name, len, 1, 2);
+		uint32_t changed = 0, n;
 
-		words[bit / 64] ^= 1ULL << bit % 64;
-		h = weir_name_hash(words, 5, 1, 2);
-		words[bit / 64] ^= 1ULL << bit % 64;
-		n = (uint32_t)__builtin_popcountll(h ^ base);
-		assert_in_range(n, 8, 56);
-		changed += n;
+		assert_true(base != 0);
+		assert_true(base == name_hash(name, len, 1, 2));
+		assert_true(base != name_hash(name, len + 1, 1, 2));
+		assert_true(base != name_hash(name, len, 3, 2));
+		assert_true(base != name_hash(name, len, 1, 3));
+		for (bit = 0; bit < len * 8; bit++) {
+			uint64_t h;
+
+			name[bit / 8] ^= (uint8_t)(1 << bit % 8);
+			h = name_hash(name, len, 1, 2);
+			name[bit / 8] ^= (uint8_t)(1 << bit % 8);
+			n = (uint32_t)__builtin_popcountll(h ^ base);
+			assert_in_range(n, 4, 60);
+			changed += n;
+		}
+		assert_in_range(changed, len * 8 * 26, len * 8 * 38);
 	}
-	assert_in_range(changed, 2048 * 30, 2048 * 34);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_judge),	 cmocka_unit_test(test_judge_both),   cmocka_unit_test(test_judge_socket),
-	    cmocka_unit_test(test_parse_oracle), cmocka_unit_test(test_parse_limits), cmocka_unit_test(test_dns),
-	    cmocka_unit_test(test_dns_limits),	 cmocka_unit_test(test_which_is_dns), cmocka_unit_test(test_name_hash),
+	    cmocka_unit_test(test_judge),	 cmocka_unit_test(test_judgement),    cmocka_unit_test(test_as_enforced),
+	    cmocka_unit_test(test_judge_both),	 cmocka_unit_test(test_judge_socket), cmocka_unit_test(test_parse_oracle),
+	    cmocka_unit_test(test_parse_limits), cmocka_unit_test(test_dns),	      cmocka_unit_test(test_dns_limits),
+	    cmocka_unit_test(test_which_is_dns), cmocka_unit_test(test_name_hash),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,8 +10,9 @@
 #include "core/event.h"
 
 const char *const record_type_names[RECORD_TYPE_COUNT] = {
-    [RECORD_OTHER] = "other", [RECORD_RUN_BEGIN] = "run_begin", [RECORD_EGRESS] = "egress",
-    [RECORD_FLOW] = "flow",   [RECORD_RUN_END] = "run_end",	[RECORD_GAP] = "gap",
+    [RECORD_OTHER] = "other",	[RECORD_RUN_BEGIN] = "run_begin", [RECORD_EGRESS] = "egress",
+    [RECORD_FLOW] = "flow",	[RECORD_RUN_END] = "run_end",	  [RECORD_GAP] = "gap",
+    [RECORD_POLICY] = "policy",
 };
 
 static bool id_chars(const char *text)
@@ -40,23 +41,35 @@ static const char *end_problem(const struct tell_end *end)
 	return ipc_text_ok(end->detail, sizeof end->detail) ? NULL : "end.detail";
 }
 
+static const char *change_problem(const struct note *note)
+{
+	if (!ipc_text_ok(note->policy.old.name, sizeof note->policy.old.name))
+		return "policy.old";
+	if (!ipc_text_ok(note->policy.now.name, sizeof note->policy.now.name))
+		return "policy.now";
+	return note->policy.reason < POLICY_CHANGE_COUNT ? NULL : "policy.reason";
+}
+
 static const char *payload_problem(const struct note *note)
 {
 	switch (note->type) {
 	case NOTE_RUN_BEGIN:
-		if (!ipc_text_ok(note->begin.policy, sizeof note->begin.policy))
+		if (!ipc_text_ok(note->begin.policy.name, sizeof note->begin.policy.name))
 			return "begin.policy";
 		return ipc_text_ok(note->begin.python, sizeof note->begin.python) ? NULL : "begin.python";
 	case NOTE_EVENT:
-		return event_problem(&note->event);
 	case NOTE_FLOW:
-		return event_key_problem(&note->flow.key);
+		if (!ipc_text_ok(note->judged.rule_name, sizeof note->judged.rule_name))
+			return "judged.rule_name";
+		return note->type == NOTE_EVENT ? event_problem(&note->event) : event_key_problem(&note->flow.key);
 	case NOTE_RUN_END:
 		return end_problem(&note->end);
 	case NOTE_GAP:
 		if (!ipc_text_ok(note->gap.instance, sizeof note->gap.instance))
 			return "gap.instance";
 		return ipc_text_ok(note->gap.text, sizeof note->gap.text) ? NULL : "gap.text";
+	case NOTE_POLICY:
+		return change_problem(note);
 	case NOTE_FLUSH:
 		return NULL;
 	default:
@@ -90,6 +103,8 @@ enum record_type record_type_of(const struct note *note)
 		return RECORD_RUN_END;
 	case NOTE_GAP:
 		return RECORD_GAP;
+	case NOTE_POLICY:
+		return RECORD_POLICY;
 	default:
 		return RECORD_OTHER;
 	}
@@ -103,13 +118,52 @@ static int set_safe(json_t *into, const char *name, const char *text, size_t siz
 	return json_object_set_new(into, name, json_string(safe));
 }
 
+static json_t *hash_json(const uint8_t hash[32])
+{
+	char text[2 * 32 + 1];
+
+	for (int i = 0; i < 32; i++)
+		snprintf(text + 2 * i, 3, "%02x", hash[i]);
+	return json_string(text);
+}
+
 static int begin_json(json_t *into, const struct note *note)
 {
-	int bad = set_safe(into, "policy", note->begin.policy, sizeof note->begin.policy);
+	const struct note_policy *p = &note->begin.policy;
+	int bad = set_safe(into, "policy", p->name, sizeof p->name);
 
-	bad |= json_object_set_new(into, "policy_generation", json_integer(note->begin.policy_generation));
+	bad |= json_object_set_new(into, "policy_hash", hash_json(p->hash));
+	bad |= json_object_set_new(into, "policy_generation", json_integer(p->generation));
+	bad |= json_object_set_new(into, "audit_allowed", json_boolean(!p->quiet));
 	bad |= json_object_set_new(into, "timeout_s", json_integer(note->begin.timeout_s));
 	bad |= set_safe(into, "python", note->begin.python, sizeof note->begin.python);
+	return bad;
+}
+
+static int change_json(json_t *into, const struct note *note)
+{
+	const struct note_policy *old = &note->policy.old, *now = &note->policy.now;
+	int bad = json_object_set_new(into, "reason", json_string(policy_change_names[note->policy.reason]));
+
+	bad |= set_safe(into, "policy", now->name, sizeof now->name);
+	bad |= json_object_set_new(into, "policy_hash", hash_json(now->hash));
+	bad |= json_object_set_new(into, "policy_generation", json_integer(now->generation));
+	bad |= json_object_set_new(into, "audit_allowed", json_boolean(!now->quiet));
+	bad |= set_safe(into, "old_policy", old->name, sizeof old->name);
+	bad |= json_object_set_new(into, "old_policy_hash", hash_json(old->hash));
+	bad |= json_object_set_new(into, "old_policy_generation", json_integer(old->generation));
+	return bad;
+}
+
+/* What the policy knew of a key: the name of its rule, and an address that only its own prefixes lead to. */
+static int judged_json(json_t *into, const struct note *note, const struct weir_flow_key *key)
+{
+	const struct note_judged *j = &note->judged;
+	int bad = j->rule_name[0] ? set_safe(into, "rule_name", j->rule_name, sizeof j->rule_name)
+				  : json_object_set_new(into, "rule_name", json_null());
+
+	if (j->has_carried && key->via == WEIR_VIA_NAT64_CONFIGURED)
+		bad |= event_carried_json(into, key, j->carried);
 	return bad;
 }
 
@@ -144,6 +198,7 @@ static int end_json(json_t *into, const struct tell_end *end)
 	bad |= json_object_set_new(into, "attempts", event_u64(end->attempts));
 	bad |= json_object_set_new(into, "denied", event_u64(end->denied));
 	bad |= json_object_set_new(into, "allowed", event_u64(end->allowed));
+	bad |= json_object_set_new(into, "would_deny", event_u64(end->would_deny));
 	bad |= json_object_set_new(into, "unlisted", event_u64(end->unlisted));
 	bad |= json_object_set_new(into, "net_bytes", event_u64(end->net_bytes));
 	return bad;
@@ -195,13 +250,15 @@ json_t *record_body(const struct note *note)
 	if (note->type == NOTE_RUN_BEGIN)
 		bad = begin_json(body, note);
 	else if (note->type == NOTE_EVENT)
-		bad = event_json(body, &note->event);
+		bad = event_json(body, &note->event) | judged_json(body, note, &note->event.key);
 	else if (note->type == NOTE_FLOW)
-		bad = event_flow_json(body, &note->flow.key, &note->flow.count, now);
+		bad = event_flow_json(body, &note->flow.key, &note->flow.count, now) | judged_json(body, note, &note->flow.key);
 	else if (note->type == NOTE_RUN_END)
 		bad = end_json(body, &note->end);
 	else if (note->type == NOTE_GAP)
 		bad = gap_json(body, note);
+	else if (note->type == NOTE_POLICY)
+		bad = change_json(body, note);
 	if (bad) {
 		json_decref(body);
 		return NULL;

@@ -4,8 +4,9 @@
  *
  *   {"seq":N,"type":"egress","run_id":"..","time":"..","boot_ns":N,"sandbox_id":"..","project":"..", ...}
  *
- * types: run_begin, egress (first attempt of a flow), flow (its final count), run_end, gap (something is missing from
- * the record, and what is known about it). The first three members always come first and in this order, which is what
+ * types: run_begin, egress (first attempt of a flow), flow (its final count), run_end, policy (another one is in force: once
+ * with an empty run_id, and once for each run under way), gap (something is missing from the record, and what is known about
+ * it). The first three members always come first and in this order, which is what
  * lets an index of half a gigabyte of them be made without parsing each (record_head_parse). Pure: no files here.
  */
 #ifndef WEIR_AUDITOR_RECORD_H
@@ -27,6 +28,7 @@ enum record_type {
 	RECORD_FLOW,
 	RECORD_RUN_END,
 	RECORD_GAP,
+	RECORD_POLICY,
 	RECORD_TYPE_COUNT,
 };
 extern const char *const record_type_names[RECORD_TYPE_COUNT];

@@ -19,14 +19,16 @@ struct entry {
 struct view {
 	json_t *begin, *end, *first; /* records: references */
 	json_t *by_flow;	     /* flow identity -> index into entries */
+	json_t *changes;	     /* policies that took another's place while it ran */
 	struct entry *entries;
 	size_t n, room;
 	uint64_t omitted; /* records beyond VIEW_EVENTS_MAX */
 	uint64_t unwritten;
+	bool quiet; /* a policy of this run's wants allowed attempts counted, not listed */
 };
 
 struct totals {
-	uint64_t attempts, denied, allowed, lost;
+	uint64_t attempts, denied, allowed, would_deny, lost;
 	bool exact; /* from the kernel's counters; else from what is listed so far */
 };
 
@@ -37,7 +39,8 @@ struct view *view_new(void)
 	if (!v)
 		return NULL;
 	v->by_flow = json_object();
-	return v->by_flow ? v : view_free(v);
+	v->changes = json_array();
+	return v->by_flow && v->changes ? v : view_free(v);
 }
 
 struct view *view_free(struct view *v)
@@ -48,6 +51,7 @@ struct view *view_free(struct view *v)
 		json_decref(v->entries[i].event);
 	free(v->entries);
 	json_decref(v->by_flow);
+	json_decref(v->changes);
 	json_decref(v->begin);
 	json_decref(v->end);
 	json_decref(v->first);
@@ -78,8 +82,9 @@ static int set_copy(json_t *into, const char *name, const json_t *from, const ch
 
 static void flow_identity(char *ret, size_t size, const json_t *r)
 {
-	snprintf(ret, size, "%s|%s|%s|%s|%s|%lld|%lld|%lld|%s|%lld", text_of(r, "hook"), text_of(r, "verdict"),
-		 text_of(r, "reason"), text_of(r, "protocol"), text_of(r, "address"),
+	snprintf(ret, size, "%s|%s|%s|%lld|%s|%lld|%s|%s|%lld|%lld|%lld|%s|%lld", text_of(r, "hook"), text_of(r, "verdict"),
+		 text_of(r, "reason"), (long long)number_of(r, "rule"), text_of(r, "decode_kind"),
+		 (long long)number_of(r, "policy_generation"), text_of(r, "protocol"), text_of(r, "address"),
 		 (long long)(json_is_integer(json_object_get(r, "port")) ? (json_int_t)number_of(r, "port") : -1),
 		 (long long)number_of(r, "icmp_type"), (long long)number_of(r, "icmp_code"), text_of(r, "name_hash"),
 		 (long long)number_of(r, "cgroup"));
@@ -88,10 +93,10 @@ static void flow_identity(char *ret, size_t size, const json_t *r)
 /* The members an answer shows; those only an egress record has are null until one comes. */
 static json_t *event_from(const json_t *record)
 {
-	static const char *const members[] = {"seq",	  "time",     "hook", "verdict",  "reason",
-					      "protocol", "address",  "port", "dns_name", "dns_type",
-					      "pid",	  "host_pid", "uid",  "command",  "attribution"};
-	static const char *const optional[] = {"dns_malformed", "icmp_type", "icmp_code"};
+	static const char *const members[] = {
+	    "seq",     "time", "hook",	   "verdict",  "reason", "rule",     "rule_name", "policy_generation", "protocol",
+	    "address", "port", "dns_name", "dns_type", "pid",	 "host_pid", "uid",	  "command",	       "attribution"};
+	static const char *const optional[] = {"decode_kind", "decode", "dns_malformed", "icmp_type", "icmp_code"};
 	json_t *event = json_object();
 	int bad = event ? 0 : -1;
 
@@ -169,12 +174,29 @@ static int add_attempt(struct view *v, const json_t *record, bool flow)
 	return 0;
 }
 
+static int add_change(struct view *v, const json_t *record)
+{
+	static const char *const members[] = {"seq", "time", "reason", "policy", "policy_hash", "policy_generation"};
+	json_t *change = json_object();
+	int bad = change ? 0 : -1;
+
+	for (size_t i = 0; !bad && i < sizeof members / sizeof members[0]; i++)
+		bad = set_copy(change, members[i], record, members[i]);
+	if (bad) {
+		json_decref(change);
+		return -ENOMEM;
+	}
+	return json_array_append_new(v->changes, change) < 0 ? -ENOMEM : 0;
+}
+
 int view_add(struct view *v, const json_t *record)
 {
 	const char *type = text_of(record, "type");
 
 	if (!v->first)
 		v->first = json_incref((json_t *)record);
+	if (json_is_false(json_object_get(record, "audit_allowed")))
+		v->quiet = true;
 	if (strcmp(type, "run_begin") == 0) {
 		json_decref(v->begin);
 		v->begin = json_incref((json_t *)record);
@@ -183,6 +205,8 @@ int view_add(struct view *v, const json_t *record)
 		v->end = json_incref((json_t *)record);
 	} else if (strcmp(type, "egress") == 0 || strcmp(type, "flow") == 0) {
 		return add_attempt(v, record, type[0] == 'f');
+	} else if (strcmp(type, "policy") == 0) {
+		return add_change(v, record);
 	}
 	return 0;
 }
@@ -214,7 +238,7 @@ static bool entry_is(const struct entry *e, const char *verdict)
 
 static struct totals totals_of(const struct view *v)
 {
-	uint64_t listed = 0, denied = 0, no_event = 0, unlisted = number_of(v->end, "unlisted");
+	uint64_t listed = 0, denied = 0, would_deny = 0, no_event = 0, unlisted = number_of(v->end, "unlisted");
 	struct totals t = {.exact = v->end != NULL};
 
 	for (size_t i = 0; i < v->n; i++) {
@@ -222,12 +246,17 @@ static struct totals totals_of(const struct view *v)
 
 		listed += entry_count(e);
 		denied += entry_is(e, event_verdict_names[WEIR_DENY]) ? entry_count(e) : 0;
+		would_deny += entry_is(e, event_verdict_names[WEIR_WOULD_DENY]) ? entry_count(e) : 0;
 		no_event += e->first_attempts == 0;
 	}
 	t.attempts = t.exact ? number_of(v->end, "attempts") : listed;
 	t.denied = t.exact ? number_of(v->end, "denied") : denied;
-	t.allowed = t.exact ? number_of(v->end, "allowed") : listed - denied;
+	t.would_deny = t.exact ? number_of(v->end, "would_deny") : would_deny;
+	t.allowed = t.exact ? number_of(v->end, "allowed") : listed - denied - would_deny;
 	t.lost = unlisted + no_event;
+	/* Not lost but not asked for: allowed attempts of a policy that does not list those. */
+	if (v->quiet && t.allowed > listed - denied - would_deny)
+		unlisted += t.allowed - (listed - denied - would_deny);
 	if (t.attempts > listed && t.attempts - listed > unlisted)
 		t.lost += t.attempts - listed - unlisted;
 	/* A record that could not be written is a loss even when the counters happen to add up without it. */
@@ -241,16 +270,22 @@ static struct totals totals_of(const struct view *v)
 
 static json_t *totals_json(struct totals t)
 {
-	return json_pack("{s:o, s:o, s:o, s:o}", "attempts", event_u64(t.attempts), "denied", event_u64(t.denied), "allowed",
-			 event_u64(t.allowed), "lost", event_u64(t.lost));
+	return json_pack("{s:o, s:o, s:o, s:o, s:o}", "attempts", event_u64(t.attempts), "denied", event_u64(t.denied),
+			 "allowed", event_u64(t.allowed), "would_deny", event_u64(t.would_deny), "lost", event_u64(t.lost));
 }
+
+/* What a destination shows of its events, and what makes two of them the same. `rule` is its name: what people wrote. */
+static const struct {
+	const char *name, *of_event;
+} destination_members[] = {{"protocol", "protocol"}, {"address", "address"}, {"port", "port"},	   {"dns_name", "dns_name"},
+			   {"verdict", "verdict"},   {"reason", "reason"},   {"rule", "rule_name"}};
+#define DESTINATION_MEMBERS (sizeof destination_members / sizeof destination_members[0])
 
 static bool same_destination(const json_t *a, const json_t *event)
 {
-	static const char *const members[] = {"protocol", "address", "port", "dns_name", "verdict"};
-
-	for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
-		if (!json_equal(json_object_get(a, members[i]), json_object_get(event, members[i])))
+	for (size_t i = 0; i < DESTINATION_MEMBERS; i++)
+		if (!json_equal(json_object_get(a, destination_members[i].name),
+				json_object_get(event, destination_members[i].of_event)))
 			return false;
 	return true;
 }
@@ -271,11 +306,9 @@ static int add_destination(json_t *list, const struct entry *e)
 	if (json_array_size(list) == LIMIT_EGRESS_DESTINATIONS)
 		return 0;
 	d = json_object();
-	bad = set_copy(d, "protocol", e->event, "protocol");
-	bad |= set_copy(d, "address", e->event, "address");
-	bad |= set_copy(d, "port", e->event, "port");
-	bad |= set_copy(d, "dns_name", e->event, "dns_name");
-	bad |= set_copy(d, "verdict", e->event, "verdict");
+	bad = d ? 0 : -1;
+	for (size_t k = 0; k < DESTINATION_MEMBERS; k++)
+		bad |= set_copy(d, destination_members[k].name, e->event, destination_members[k].of_event);
 	bad |= json_object_set_new(d, "count", event_u64(entry_count(e)));
 	if (bad) {
 		json_decref(d);
@@ -347,7 +380,9 @@ json_t *view_run(const struct view *v, const char *state)
 	bad |= set_copy(run, "sandbox_id", v->first, "sandbox_id");
 	bad |= set_copy(run, "project", v->first, "project");
 	bad |= set_copy(run, "policy", v->begin, "policy");
+	bad |= set_copy(run, "policy_hash", v->begin, "policy_hash");
 	bad |= set_copy(run, "policy_generation", v->begin, "policy_generation");
+	bad |= json_object_set(run, "policy_changes", v->changes);
 	bad |= set_copy(run, "timeout_s", v->begin, "timeout_s");
 	bad |= set_copy(run, "python", v->begin, "python");
 	bad |= json_object_set_new(run, "state", json_string(state));

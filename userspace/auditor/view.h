@@ -37,7 +37,7 @@ const char *view_project(const struct view *view);
 /* Whether a run_end was added. */
 bool view_ended(const struct view *view);
 
-/* {"attempts", "denied", "allowed", "lost", "destinations"}. NULL without memory. The caller's. */
+/* {"attempts", "denied", "allowed", "would_deny", "lost", "destinations"}. NULL without memory. The caller's. */
 json_t *view_summary(const struct view *view);
 
 /* The whole run; `state` is "running", "ended" or "interrupted". NULL without memory. The caller's. */

@@ -62,29 +62,54 @@ static void print_destination(const json_t *event)
 		       json_is_true(json_object_get(event, "dns_malformed")) ? " (malformed)" : "");
 }
 
+/* The reason; a rule by its name, or by number when the name is gone; and how the address was read. */
+static void print_why(const json_t *event)
+{
+	const json_t *name = json_object_get(event, "rule_name"), *decode = json_object_get(event, "decode"), *step;
+	size_t i;
+
+	printf("%s", GET(event, "reason"));
+	if (json_is_integer(json_object_get(event, "rule")))
+		printf(" %s", json_is_string(name) ? CELL(name) : GET(event, "rule"));
+	if (json_object_get(event, "decode_kind"))
+		printf(", read as %s", GET(event, "decode_kind"));
+	json_array_foreach(decode, i, step)
+	{
+		printf("%s%s", i ? " -> " : ": ", CELL(step));
+	}
+	putchar('\n');
+}
+
 static void print_run(const json_t *run)
 {
-	const json_t *end = json_object_get(run, "termination"), *egress = json_object_get(run, "egress"), *event;
+	const json_t *end = json_object_get(run, "termination"), *egress = json_object_get(run, "egress"), *event, *change;
 	size_t i;
 
 	printf("run      %s (sandbox %s, project %s)\n", GET(run, "run_id"), GET(run, "sandbox_id"), GET(run, "project"));
-	printf("policy   %s, generation %s; Python %s; deadline %s s\n", GET(run, "policy"), GET(run, "policy_generation"),
-	       GET(run, "python"), GET(run, "timeout_s"));
+	printf("policy   %s, generation %s (%.16s); Python %s; deadline %s s\n", GET(run, "policy"),
+	       GET(run, "policy_generation"), GET(run, "policy_hash"), GET(run, "python"), GET(run, "timeout_s"));
+	json_array_foreach(json_object_get(run, "policy_changes"), i, change)
+	{
+		printf("then     %s, generation %s (%.16s) from %s on (%s)\n", GET(change, "policy"),
+		       GET(change, "policy_generation"), GET(change, "policy_hash"), GET(change, "time"),
+		       GET(change, "reason"));
+	}
 	printf("began    %s\n", GET(run, "began"));
 	printf("state    %s", GET(run, "state"));
 	if (json_is_object(end))
 		printf(": %s, exit code %s, after %s ms%s%s", GET(end, "reason"), GET(run, "exit_code"),
 		       GET(run, "duration_ms"), json_string_length(json_object_get(end, "detail")) ? "; " : "",
 		       json_string_length(json_object_get(end, "detail")) ? GET(end, "detail") : "");
-	printf("\negress   %s attempts: %s denied, %s allowed; %s lost%s\n", GET(egress, "attempts"), GET(egress, "denied"),
-	       GET(egress, "allowed"), GET(egress, "lost"),
+	printf("\negress   %s attempts: %s denied, %s allowed, %s would be denied; %s lost%s\n", GET(egress, "attempts"),
+	       GET(egress, "denied"), GET(egress, "allowed"), GET(egress, "would_deny"), GET(egress, "lost"),
 	       json_is_false(json_object_get(egress, "exact")) ? " (so far listed; the exact counters come with the end)" : "");
 	json_array_foreach(json_object_get(run, "events"), i, event)
 	{
-		printf("  %-7s %6sx  ", GET(event, "verdict"), GET(event, "count"));
+		printf("  %-10s %6sx  ", GET(event, "verdict"), GET(event, "count"));
 		print_destination(event);
-		printf("\n            %s  %s (pid %s, uid %s) at %s, %s\n", GET(event, "time"), GET(event, "command"),
-		       GET(event, "pid"), GET(event, "uid"), GET(event, "hook"), GET(event, "reason"));
+		printf("\n            %s  %s (pid %s, uid %s) at %s, ", GET(event, "time"), GET(event, "command"),
+		       GET(event, "pid"), GET(event, "uid"), GET(event, "hook"));
+		print_why(event);
 	}
 }
 
@@ -92,9 +117,9 @@ static void print_row(const json_t *run)
 {
 	const json_t *egress = json_object_get(run, "egress");
 
-	printf("%-28s %-16s %-19.19s %-11s %-9s %8s %8s %6s\n", GET(run, "run_id"), GET(run, "project"), GET(run, "began"),
+	printf("%-28s %-16s %-19.19s %-11s %-9s %8s %8s %8s %6s\n", GET(run, "run_id"), GET(run, "project"), GET(run, "began"),
 	       GET(run, "state"), GET(json_object_get(run, "termination"), "reason"), GET(egress, "attempts"),
-	       GET(egress, "denied"), GET(egress, "lost"));
+	       GET(egress, "denied"), GET(egress, "would_deny"), GET(egress, "lost"));
 }
 
 static int print_json(const json_t *json)
@@ -186,8 +211,8 @@ static int ls(const struct store *store, const struct options *o, struct err *e)
 	if (o->json) {
 		r = print_json(whole);
 	} else {
-		printf("%-28s %-16s %-19s %-11s %-9s %8s %8s %6s\n", "RUN", "PROJECT", "BEGAN (UTC)", "STATE", "END",
-		       "ATTEMPTS", "DENIED", "LOST");
+		printf("%-28s %-16s %-19s %-11s %-9s %8s %8s %8s %6s\n", "RUN", "PROJECT", "BEGAN (UTC)", "STATE", "END",
+		       "ATTEMPTS", "DENIED", "WOULD", "LOST");
 		json_array_foreach(l.runs, i, run)
 		{
 			print_row(run);

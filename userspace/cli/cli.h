@@ -3,6 +3,9 @@
 #ifndef WEIR_CLI_CLI_H
 #define WEIR_CLI_CLI_H
 
+#include <signal.h>
+#include <sys/types.h>
+
 #include "core/err.h"
 
 #define DEFAULT_STATE_DIR "/var/lib/weir"
@@ -14,8 +17,17 @@
 
 int serve_cmd(int argc, char **argv);
 int run_cmd(int argc, char **argv);
+int exec_cmd(int argc, char **argv);
 int doctor_cmd(int argc, char **argv);
 int uninstall_cmd(int argc, char **argv);
+
+/* What we were started with and have changed since (main.c): a command of the caller's gets it back. */
+struct cli_caller {
+	mode_t umask;
+	sigset_t mask;
+	void (*chld)(int), (*pipe)(int), (*xfsz)(int); /* dispositions */
+};
+extern struct cli_caller cli_caller;
 
 /* Prints "weir: <layer>: <message>" and returns EXIT_WEIR. */
 int cli_fail(const struct err *e);

@@ -5,6 +5,8 @@
 
 #include "cli/cli.h"
 
+struct cli_caller cli_caller;
+
 int cli_fail(const struct err *e)
 {
 	fprintf(stderr, "weir: %s%s%s\n", e->where, e->where[0] ? ": " : "", e->msg);

@@ -14,7 +14,6 @@
 
 #include "auditor/auditor.h"
 #include "core/cleanup.h"
-#include "core/limits.h"
 #include "core/log.h"
 #include "ipc/ipc.h"
 
@@ -160,45 +159,19 @@ const char *launch_absolute(const char *path, char *buf, size_t size)
 	return buf;
 }
 
-int launch_policy(const char *path, struct policy *ret, struct err *e)
+int launch_policy(const char *policy, struct inforce *ret, struct err *e)
 {
-	_cleanup_file_ FILE *f = NULL;
-	_cleanup_free_ char *text = NULL;
-	_cleanup_fd_ int fd = -1;
-	struct stat st;
-	size_t n;
-	int rc;
+	struct inforce f;
+	int rc = inforce_load(&f, policy, e);
 
-	if (!path) {
-		*ret = *policy_snippet();
-		return 0;
-	}
-	/* O_NONBLOCK: a FIFO without a writer must not hang us; it is refused below. */
-	fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return err_errno(e, errno, "--policy", "open %s", path);
-	if (!S_ISREG(st.st_mode))
-		return err_set(e, EINVAL, "--policy", "%s is not a regular file", path);
-	f = fdopen(fd, "re");
-	if (!f)
-		return err_errno(e, errno, "--policy", "open %s", path);
-	(void)TAKE_FD(fd); /* f has it */
-	text = malloc(LIMIT_POLICY_BYTES + 1);
-	if (!text)
-		return err_set(e, ENOMEM, "--policy", "out of memory");
-	n = fread(text, 1, LIMIT_POLICY_BYTES + 1, f);
-	if (ferror(f))
-		return err_errno(e, EIO, "--policy", "read %s", path);
-	if (n > LIMIT_POLICY_BYTES)
-		return err_set(e, E2BIG, "--policy", "%s is over %d bytes", path, (int)LIMIT_POLICY_BYTES);
-	rc = policy_parse(text, n, ret, e);
-	if (rc < 0) {
-		struct err inner = *e;
-
-		/* file:line:column, as editors jump to it; or file and JSON pointer. */
-		return err_set(e, inner.code, "--policy", "%.100s:%s: %.120s", path, inner.where, inner.msg);
-	}
-	return 0;
+	if (rc < 0)
+		return rc;
+	rc = supervisor_check_policy(&f, e);
+	if (rc < 0)
+		inforce_clear(&f);
+	else
+		*ret = f;
+	return rc;
 }
 
 int launch_step(const char *name, enum plan_step *ret, struct err *e)

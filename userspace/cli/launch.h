@@ -34,8 +34,11 @@ int launch_memory_dir(int *ret_fd, struct err *e);
 /* The same file when the working directory is another. NULL stays NULL. `buf` holds the result. */
 const char *launch_absolute(const char *path, char *buf, size_t size);
 
-/* Reads a policy file; NULL means the embedded default. */
-int launch_policy(const char *path, struct policy *ret, struct err *e);
+/*
+ * Loads the policy of sandboxes: a file, the name of a shipped one, or NULL for the embedded default. One that asks for what no
+ * sandbox can have is an error.
+ */
+int launch_policy(const char *policy, struct inforce *ret, struct err *e);
 
 /* Parses a step's name for the test switches; an unknown one is an error that lists them. */
 int launch_step(const char *name, enum plan_step *ret, struct err *e);

@@ -9,6 +9,7 @@
 
 #include "cli/audit_cmd.h"
 #include "cli/cli.h"
+#include "cli/policy_cmd.h"
 #include "core/log.h"
 #include "version.h"
 
@@ -19,6 +20,8 @@ static const struct command {
 } commands[] = {
     {"serve", serve_cmd, "run the service: warm sandboxes behind an HTTP API"},
     {"run", run_cmd, "run one snippet in a sandbox, no service needed"},
+    {"exec", exec_cmd, "run a command of this host under a policy, on the host's own network"},
+    {"policy", policy_cmd, "check a policy, explain what it does to a destination, compare two"},
     {"audit", audit_cmd, "what runs did: every attempt to reach the network"},
     {"doctor", doctor_cmd, "try what this host can enforce, and say what to mend"},
     {"uninstall", uninstall_cmd, "remove every pin, cgroup, mount and file Weir ever made"},
@@ -34,6 +37,7 @@ static void usage(FILE *to)
 		fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].help);
 	fprintf(to, "\nexamples:\n"
 		    "  sudo weir run -c 'print(6*7)'\n"
+		    "  sudo weir exec --policy tool-call -- pip download requests\n"
 		    "  sudo weir serve --dev-token \"$(openssl rand -hex 32)\"\n"
 		    "  sudo weir doctor\n\n"
 		    "`weir COMMAND --help` says more; `weir --version` prints the version.\n");
@@ -54,12 +58,12 @@ static void forget_the_caller(void)
 	while (fd >= 0 && fd <= STDERR_FILENO);
 	if (fd >= 0)
 		close(fd);
-	umask(022);
-	signal(SIGCHLD, SIG_DFL);
-	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN); /* a write over a file size limit is an error to report, not a death */
+	cli_caller.umask = umask(022);
+	cli_caller.chld = signal(SIGCHLD, SIG_DFL);
+	cli_caller.pipe = signal(SIGPIPE, SIG_IGN);
+	cli_caller.xfsz = signal(SIGXFSZ, SIG_IGN); /* a write over a file size limit is an error to report, not a death */
 	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
+	sigprocmask(SIG_SETMASK, &none, &cli_caller.mask);
 }
 
 int main(int argc, char **argv)

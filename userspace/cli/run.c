@@ -38,7 +38,8 @@ enum { KEY_JSON = 256, KEY_POLICY, KEY_PYTHON, KEY_STATE, KEY_TIMEOUT, KEY_FAULT
 static const struct argp_option option_table[] = {
     {"code", 'c', "CODE", 0, "the snippet itself", 0},
     {"timeout", KEY_TIMEOUT, "N", 0, "deadline in seconds, 1 to 60 (default 20)", 0},
-    {"policy", KEY_POLICY, "FILE", 0, "a policy (default: the embedded one, which denies everything)", 0},
+    {"policy", KEY_POLICY, "P", 0, "a policy: a file, or the name of a shipped one (default: snippet, which denies everything)",
+     0},
     {"python", KEY_PYTHON, "FILE", 0, "the interpreter (default: a Python 3.12, else python3)", 0},
     {"json", KEY_JSON, 0, 0, "print what /v1/execute answers", 0},
     {"state-dir", KEY_STATE, "DIR", 0, "keep the audit record there (default: nothing is kept)", 0},
@@ -167,6 +168,8 @@ static void tell_attempts(const struct run_result *r)
 
 	fprintf(stderr, "weir: %llu %s to reach the network, %llu denied", (unsigned long long)r->end.attempts,
 		r->end.attempts == 1 ? "attempt" : "attempts", (unsigned long long)r->end.denied);
+	if (r->end.would_deny)
+		fprintf(stderr, ", %llu would be denied", (unsigned long long)r->end.would_deny);
 	if (address)
 		fprintf(stderr, "; first: %s %s port %lld%s%s", json_string_value(json_object_get(first, "protocol")), address,
 			(long long)json_integer_value(json_object_get(first, "port")), name ? ", name " : "", name ? name : "");
@@ -328,7 +331,7 @@ static int wait_for(pid_t pid)
 static int run(const struct options *o, struct err *e)
 {
 	_cleanup_fd_ int dir = -1;
-	struct policy policy;
+	_cleanup_inforce_ struct inforce policy = {0};
 	char instance[64], python[PATH_MAX];
 	struct supervisor_config config = {.instance = instance,
 					   .python = launch_absolute(o->python, python, sizeof python),

@@ -42,7 +42,8 @@ static const struct argp_option option_table[] = {
     {"state-dir", KEY_STATE, "DIR", 0, "where the audit record lives (default " DEFAULT_STATE_DIR ")", 0},
     {"dev-token", KEY_TOKEN, "T", 0, "a token with every scope for project `dev`, known to this process alone; loopback only",
      0},
-    {"policy", KEY_POLICY, "FILE", 0, "policy of snippets (default: the embedded one, which denies everything)", 0},
+    {"policy", KEY_POLICY, "P", 0,
+     "policy of snippets: a file, or the name of a shipped one (default: snippet, which denies everything)", 0},
     {"python", KEY_PYTHON, "FILE", 0, "the interpreter that snippets run on (default: a Python 3.12, else python3)", 0},
     {"pool", KEY_POOL, "N", 0, "sandboxes kept warm (default 3)", 0},
     {"plaintext", KEY_PLAIN, 0, 0, "allow an address that is not loopback although there is no TLS", 0},
@@ -109,7 +110,9 @@ static const char doc[] =
     "\vExamples:\n"
     "  weir serve --dev-token \"$TOKEN\"\n"
     "  weir serve --listen unix:/run/weir.sock --dev-token \"$TOKEN\"\n\n"
-    "SIGTERM stops it in order: running snippets get a moment, then are killed, and nothing is left behind.";
+    "SIGTERM stops it in order: running snippets get a moment, then are killed, and nothing is left behind. SIGHUP reads the "
+    "policy again: what is wrong with it is logged, and what was in force stays; else the new one binds from the next packet "
+    "on, of snippets under way too.";
 static const struct argp argp = {option_table, parse, NULL, doc, NULL, NULL, NULL};
 
 /* ---- listening ---- */
@@ -278,7 +281,7 @@ static int serve(struct options *o, struct err *e)
 					   .fault = o->fault,
 					   .skip = o->skip};
 	struct supervisor *s = NULL;
-	struct policy policy;
+	_cleanup_inforce_ struct inforce policy = {0};
 	struct wiring w;
 	pid_t auditor = -1, api = -1;
 	char instance[64], where[NI_MAXHOST + NI_MAXSERV + 8], socket_path[PATH_MAX] = "";
@@ -304,7 +307,7 @@ static int serve(struct options *o, struct err *e)
 	if (rc == 0)
 		rc = launch_api(&w, &listener, o, &api, e);
 	if (rc == 0) {
-		log_info("starting: policy %s, listening on %s", policy.name, where);
+		log_info("starting: policy %s, listening on %s", policy.policy->name, where);
 		rc = supervisor_new(&s, &config, w.sup_auditor, e);
 		w.sup_auditor = -1;
 	}

@@ -6,17 +6,45 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "carried.h"
 #include "core/dnsname.h"
 #include "core/netaddr.h"
 
 const char *const event_hook_names[WEIR_HOOK_COUNT] = {
     [WEIR_HOOK_NONE] = "none",	       [WEIR_HOOK_CONNECT4] = "connect4", [WEIR_HOOK_CONNECT6] = "connect6",
     [WEIR_HOOK_SENDMSG4] = "sendmsg4", [WEIR_HOOK_SENDMSG6] = "sendmsg6", [WEIR_HOOK_EGRESS] = "egress",
+    [WEIR_HOOK_INGRESS] = "ingress",
 };
-const char *const event_verdict_names[2] = {[WEIR_DENY] = "denied", [WEIR_ALLOW] = "allowed"};
+const char *const event_verdict_names[WEIR_VERDICT_COUNT] = {
+    [WEIR_DENY] = "denied",
+    [WEIR_ALLOW] = "allowed",
+    [WEIR_WOULD_DENY] = "would_deny",
+};
 const char *const event_reason_names[WEIR_REASON_COUNT] = {
-    [WEIR_REASON_DEFAULT] = "default",	   [WEIR_REASON_NO_ENTRY] = "no_entry", [WEIR_REASON_NO_POLICY] = "no_policy",
-    [WEIR_REASON_MALFORMED] = "malformed", [WEIR_REASON_SOCKET] = "socket",	[WEIR_REASON_SOCKETS] = "socket_limit",
+    [WEIR_REASON_DEFAULT] = "default",
+    [WEIR_REASON_NO_ENTRY] = "no_entry",
+    [WEIR_REASON_NO_POLICY] = "no_policy",
+    [WEIR_REASON_MALFORMED] = "malformed",
+    [WEIR_REASON_SOCKET] = "socket",
+    [WEIR_REASON_SOCKETS] = "socket_limit",
+    [WEIR_REASON_RULE] = "rule",
+    [WEIR_REASON_LOOPBACK] = "loopback",
+    [WEIR_REASON_INBOUND] = "inbound",
+    [WEIR_REASON_OPTIONS] = "ipv4_options",
+    [WEIR_REASON_ROUTING] = "routing_header",
+    [WEIR_REASON_FRAGMENT] = "fragment",
+};
+const char *const event_via_names[WEIR_VIA_COUNT] = {
+    [WEIR_VIA_MAPPED] = "mapped",
+    [WEIR_VIA_COMPATIBLE] = "compatible",
+    [WEIR_VIA_TRANSLATED] = "translated",
+    [WEIR_VIA_NAT64] = "nat64",
+    [WEIR_VIA_6TO4] = "6to4",
+    [WEIR_VIA_TEREDO_SERVER] = "teredo_server",
+    [WEIR_VIA_TEREDO_CLIENT] = "teredo_client",
+    [WEIR_VIA_NAT64_CONFIGURED] = "nat64_configured",
+    [WEIR_VIA_ISATAP] = "isatap",
+    [WEIR_VIA_UNSPECIFIED] = "unspecified",
 };
 const char *const event_attribution_names[3] = {
     [WEIR_ATTR_UNKNOWN] = "unknown",
@@ -28,12 +56,14 @@ const char *event_key_problem(const struct weir_flow_key *key)
 {
 	if (key->hook >= WEIR_HOOK_COUNT || !event_hook_names[key->hook])
 		return "hook";
-	if (key->verdict > WEIR_ALLOW)
+	if (key->verdict >= WEIR_VERDICT_COUNT)
 		return "verdict";
 	if (key->reason >= WEIR_REASON_COUNT || !event_reason_names[key->reason])
 		return "reason";
 	if (key->family != 0 && key->family != 4 && key->family != 6)
 		return "family";
+	if (key->via >= WEIR_VIA_COUNT)
+		return "via";
 	return NULL;
 }
 
@@ -114,6 +144,80 @@ static json_t *text_or_null(const char *text)
 	return text[0] ? json_string(text) : json_null();
 }
 
+static void mapped(uint8_t ret[16], const uint8_t v4[4])
+{
+	memset(ret, 0, 10);
+	ret[10] = ret[11] = 0xff;
+	memcpy(ret + 12, v4, 4);
+}
+
+/* What decided, as text, and how the call named it. False when that can't be known from the key alone. */
+static bool decode_path(const struct weir_flow_key *key, char ret[2][NETADDR_TEXT_MAX])
+{
+	uint8_t v4[4] = {0}, inner[16] = {0};
+	uint8_t family = 4;
+
+	netaddr_text(ret[0], key->daddr, key->family);
+	switch (key->via) {
+	case WEIR_VIA_UNSPECIFIED:
+		family = key->family;
+		if (family == 6)
+			inner[15] = 1;
+		else
+			mapped(inner, (const uint8_t[]){127, 0, 0, 1});
+		break;
+	case WEIR_VIA_MAPPED:
+		/* Asked for as ::ffff:a.b.c.d; the key of a call has the IPv4 address that it became. */
+		if (key->family == 4)
+			netaddr_text(ret[0], key->daddr, 6);
+		memcpy(inner, key->daddr, sizeof inner);
+		break;
+	case WEIR_VIA_TEREDO_CLIENT:
+		if (weir_carried_by_prefix(key->daddr, v4) != WEIR_VIA_TEREDO_SERVER)
+			return false;
+		weir_teredo_client(key->daddr, v4);
+		mapped(inner, v4);
+		break;
+	case WEIR_VIA_ISATAP:
+		if (!weir_carried_isatap(key->daddr, v4))
+			return false;
+		mapped(inner, v4);
+		break;
+	default:
+		/* A configured prefix is the policy's, which is not here; the rest are told by the address's first bits. */
+		if (weir_carried_by_prefix(key->daddr, v4) != key->via)
+			return false;
+		mapped(inner, v4);
+	}
+	netaddr_text(ret[1], inner, family);
+	return key->family != 0;
+}
+
+/* Nothing when the address decided as it is written. */
+static int decode_json(json_t *into, const struct weir_flow_key *key)
+{
+	char path[2][NETADDR_TEXT_MAX];
+	int bad;
+
+	if (key->via == WEIR_VIA_NONE)
+		return 0;
+	bad = json_object_set_new(into, "decode_kind", json_string(event_via_names[key->via]));
+	if (decode_path(key, path))
+		bad |= json_object_set_new(into, "decode", json_pack("[s, s]", path[0], path[1]));
+	return bad;
+}
+
+int event_carried_json(json_t *into, const struct weir_flow_key *key, const uint8_t v4[4])
+{
+	char outer[NETADDR_TEXT_MAX], inner[NETADDR_TEXT_MAX];
+	uint8_t addr[16];
+
+	mapped(addr, v4);
+	netaddr_text(outer, key->daddr, key->family);
+	netaddr_text(inner, addr, 4);
+	return json_object_set_new(into, "decode", json_pack("[s, s]", outer, inner)) < 0 ? -ENOMEM : 0;
+}
+
 int event_key_json(json_t *into, const struct weir_flow_key *key)
 {
 	unsigned port = (unsigned)(((const uint8_t *)&key->dport_be)[0] << 8 | ((const uint8_t *)&key->dport_be)[1]);
@@ -127,6 +231,9 @@ int event_key_json(json_t *into, const struct weir_flow_key *key)
 	bad |= json_object_set_new(into, "hook", json_string(event_hook_names[key->hook]));
 	bad |= json_object_set_new(into, "verdict", json_string(event_verdict_names[key->verdict]));
 	bad |= json_object_set_new(into, "reason", json_string(event_reason_names[key->reason]));
+	bad |= json_object_set_new(into, "rule", key->rule ? json_integer(key->rule) : json_null());
+	bad |= decode_json(into, key);
+	bad |= json_object_set_new(into, "policy_generation", json_integer(key->generation));
 	bad |= json_object_set_new(into, "protocol", no_proto ? json_null() : json_string(netproto_text(proto, key->protocol)));
 	bad |= json_object_set_new(into, "address", text_or_null(addr));
 	bad |= json_object_set_new(into, "port", netproto_has_port(key->protocol) ? json_integer(port) : json_null());

@@ -29,10 +29,15 @@ const char *event_key_problem(const struct weir_flow_key *key);
 const char *event_problem(const struct weir_event *event);
 
 /*
- * hook, verdict, reason, protocol, address, port (null where the protocol has none), icmp_type and icmp_code (ICMP
- * only), cgroup, name_hash.
+ * hook, verdict, reason, rule (its number, or null), policy_generation, protocol, address, port (null where the protocol has
+ * none), icmp_type and icmp_code (ICMP only), cgroup, name_hash. When it was not the address as written that decided:
+ * decode_kind, and decode, the path from the one to the other (["64:ff9b::a9fe:a9fe", "169.254.169.254"]; left out for a prefix
+ * that only the policy knows, see event_carried_json).
  */
 int event_key_json(json_t *into, const struct weir_flow_key *key);
+
+/* Sets decode from an IPv4 address that somebody who has the policy decoded. */
+int event_carried_json(json_t *into, const struct weir_flow_key *key, const uint8_t v4[4]);
 
 /*
  * The key's members, then pid, host_pid, uid, command, attribution, len, socket_cookie and, when the packet held a
@@ -59,8 +64,9 @@ void event_safe_text(char *ret, size_t size, const char *text, size_t max);
 json_t *event_u64(uint64_t value);
 
 extern const char *const event_hook_names[WEIR_HOOK_COUNT];
-extern const char *const event_verdict_names[2];
+extern const char *const event_verdict_names[WEIR_VERDICT_COUNT];
 extern const char *const event_reason_names[WEIR_REASON_COUNT];
+extern const char *const event_via_names[WEIR_VIA_COUNT];
 extern const char *const event_attribution_names[3];
 
 #endif

@@ -36,7 +36,13 @@
 	LIMIT(AUDIT_FLOWS, 1024, "flows", "listed per run; over it attempts are counted, not listed")                          \
 	LIMIT(AUDIT_READS, 8, "requests", "whole audit records being read at once; over it 429")                               \
 	LIMIT(AUDIT_FILE_BYTES, 256LL << 20, "bytes", "one record file; two are kept")                                         \
-	LIMIT(POLICY_BYTES, 1LL << 20, "bytes", "one policy document")
+	LIMIT(POLICY_BYTES, 1LL << 20, "bytes", "one policy document")                                                         \
+	LIMIT(POLICY_DEPTH, 16, "levels", "nesting of a policy document")                                                      \
+	LIMIT(POLICY_RULES, 1024, "rules", "of one policy")                                                                    \
+	LIMIT(POLICY_PREFIXES, 10000, "prefixes", "written in one policy; named sets add theirs")                              \
+	LIMIT(POLICY_PORTS, 32, "port ranges", "of one rule")                                                                  \
+	LIMIT(POLICY_PROTOCOLS, 16, "protocols", "of one rule")                                                                \
+	LIMIT(POLICY_SYSCALLS, 256, "names", "of system calls and groups in one policy")
 
 enum weir_limit_value {
 #define LIMIT(name, value, unit, why) LIMIT_##name = (value),

@@ -1,213 +1,116 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A policy document is one JSON object. Each key has a row in `keys` with its reader; a key without a row is an error, so
- * that a misspelt rule is never a rule that silently does nothing.
+ * A policy document is one JSON object. Each key has a row in `keys` with its reader; policy_rules.c and policy_parts.c have
+ * those of the keys with parts of their own.
  */
 #include "core/policy.h"
 
 #include <errno.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
+#include <gnutls/crypto.h>
+#include <gnutls/gnutls.h>
 
-#include "core/cleanup.h"
 #include "core/limits.h"
+#include "core/policy_read.h"
+#include "core/utf8.h"
 
-static void cleanup_jsonp(json_t **j)
+/* For people; nothing is made of it. It is shown on terminals, so control characters become spaces. */
+static int read_description(const json_t *v, const struct spot *at, const struct key *key, void *field, struct err *e)
 {
-	json_decref(*j);
-}
-#define _cleanup_json_ __attribute__((cleanup(cleanup_jsonp)))
+	char *out = field;
+	size_t n;
 
-/* How much of a client's own text an error repeats. */
-#define QUOTED_MAX 40
-
-/*
- * A key as a JSON pointer component, in what room there is. Control characters become '?': the pointer ends up in logs and
- * on terminals.
- */
-static void pointer_to(char *ret, size_t size, const char *key)
-{
-	size_t n = 0;
-
-	ret[n++] = '/';
-	for (; *key && n + 3 < size; key++) {
-		unsigned char c = (unsigned char)*key;
-
-		if (c == '~' || c == '/') {
-			ret[n++] = '~';
-			ret[n++] = c == '~' ? '0' : '1';
-		} else {
-			ret[n++] = c < 0x20 || c == 0x7f ? '?' : (char)c;
-		}
-	}
-	/* Not in the middle of a character of several bytes. */
-	while (*key && n > 1 && ((unsigned char)ret[n - 1] & 0xc0) == 0x80)
-		n--;
-	if (*key && n > 1 && (unsigned char)ret[n - 1] >= 0xc0)
-		n--;
-	ret[n] = '\0';
-}
-
-static int want_string(const json_t *v, const char *where, struct err *e)
-{
-	return json_is_string(v) ? 0 : err_set(e, EINVAL, where, "must be a string");
-}
-
-/* Printable ASCII that is safe in a file name, a log line and a URL. */
-static int is_name_char(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
-}
-
-static int read_name(const json_t *v, struct policy *p, struct err *e)
-{
-	const char *s = json_string_value(v);
-	size_t i, n;
-
-	if (want_string(v, "/name", e) < 0)
-		return -EINVAL;
-	n = json_string_length(v);
-	if (n == 0)
-		return err_set(e, EINVAL, "/name", "must not be empty");
-	if (n >= POLICY_NAME_MAX)
-		return err_set(e, EINVAL, "/name", "has %zu bytes; at most %d are allowed", n, POLICY_NAME_MAX - 1);
-	for (i = 0; i < n; i++)
-		if (!is_name_char(s[i]) || (i == 0 && (s[i] == '-' || s[i] == '.')))
-			return err_set(e, EINVAL, "/name",
-				       "may hold letters, digits, '-', '_' and '.', and starts with a letter, digit or '_'");
-	memcpy(p->name, s, n);
-	p->name[n] = '\0';
+	(void)key;
+	if (!json_is_string(v))
+		return spot_wrong_kind(at, e, "a string", v);
+	n = utf8_cut(json_string_value(v), json_string_length(v), POLICY_TEXT_MAX - 1);
+	memcpy(out, json_string_value(v), n);
+	out[n] = '\0';
+	for (size_t i = 0; i < n; i++)
+		if ((unsigned char)out[i] < 0x20 || out[i] == 0x7f)
+			out[i] = ' ';
+		else if ((unsigned char)out[i] == 0xc2 && (unsigned char)out[i + 1] >= 0x80 && (unsigned char)out[i + 1] < 0xa0)
+			out[i] = out[i + 1] = ' ';
 	return 0;
 }
 
-/* For people; nothing is made of it. */
-static int read_description(const json_t *v, struct policy *p, struct err *e)
-{
-	(void)p;
-	return want_string(v, "/description", e);
-}
+static const struct word verdicts[] = {{"deny", WEIR_DENY}, {"allow", WEIR_ALLOW}, {NULL, 0}};
+static const struct word deny_or_allow[] = {{"deny", 0}, {"allow", 1}, {NULL, 0}};
+static const struct word modes[] = {{"enforce", 0}, {"monitor", 1}, {NULL, 0}};
+static const struct word loopbacks[] = {
+    {"rules", WEIR_LOOPBACK_RULES}, {"deny", WEIR_LOOPBACK_DENY}, {"self", WEIR_LOOPBACK_SELF}, {NULL, 0}};
 
-static int read_default(const json_t *v, struct policy *p, struct err *e)
-{
-	const char *s = json_string_value(v);
-
-	if (want_string(v, "/default", e) < 0)
-		return -EINVAL;
-	if (!strcmp(s, "deny"))
-		p->image.default_verdict = WEIR_DENY;
-	else if (!strcmp(s, "allow"))
-		p->image.default_verdict = WEIR_ALLOW;
-	else
-		return err_set(e, EINVAL, "/default", "must be \"deny\" or \"allow\"");
-	return 0;
-}
-
-static int read_mode(const json_t *v, struct policy *p, struct err *e)
-{
-	(void)p;
-	if (want_string(v, "/mode", e) < 0)
-		return -EINVAL;
-	if (strcmp(json_string_value(v), "enforce"))
-		return err_set(e, EINVAL, "/mode", "must be \"enforce\"");
-	return 0;
-}
-
-static const struct key {
-	const char *name;
-	int required;
-	int (*read)(const json_t *v, struct policy *p, struct err *e);
-} keys[] = {
-    {"name", 1, read_name},
-    {"description", 0, read_description},
-    {"default", 1, read_default},
-    {"mode", 0, read_mode},
+static const struct key keys[] = {
+    {"name", true, read_name, offsetof(struct policy, name), NULL},
+    {"description", false, read_description, offsetof(struct policy, description), NULL},
+    {"default", true, read_word, offsetof(struct policy, default_verdict), verdicts},
+    {"mode", false, read_word, offsetof(struct policy, monitor), modes},
+    {"rules", false, policy_read_rules, 0, NULL},
+    {"nat64_prefixes", false, policy_read_nat64, 0, NULL},
+    {"loopback", false, read_word, offsetof(struct policy, loopback), loopbacks},
+    {"inbound", false, read_word, offsetof(struct policy, inbound), deny_or_allow},
+    {"listen", false, read_word, offsetof(struct policy, listen), deny_or_allow},
+    {"packets", false, policy_read_packets, 0, NULL},
+    {"sockets", false, policy_read_sockets, 0, NULL},
+    {"syscalls", false, policy_read_syscalls, 0, NULL},
+    {"limits", false, policy_read_limits, 0, NULL},
+    {"audit", false, policy_read_audit, 0, NULL},
 };
-#define KEYS (sizeof keys / sizeof *keys)
 
-static int check_keys(json_t *doc, struct err *e)
+static void set_defaults(struct policy *p)
 {
-	const char *name;
-	json_t *v;
-
-	json_object_foreach(doc, name, v)
-	{
-		char where[QUOTED_MAX];
-		size_t i;
-
-		for (i = 0; i < KEYS && strcmp(keys[i].name, name); i++)
-			;
-		if (i < KEYS)
-			continue;
-		pointer_to(where, sizeof where, name);
-		return err_set(e, EINVAL, where, "is not a key of a policy");
-	}
-	return 0;
+	p->default_verdict = WEIR_DENY;
+	p->list_allowed = true;
+	p->loopback = WEIR_LOOPBACK_RULES;
+	p->listen = true;
+	p->sockets.families = POLICY_AF_UNIX | POLICY_AF_INET | POLICY_AF_INET6;
+	p->sockets.types = POLICY_SOCK_STREAM | POLICY_SOCK_DGRAM | POLICY_SOCK_SEQPACKET;
+	p->sockets.protocols = POLICY_PROTO_TCP | POLICY_PROTO_UDP;
+	p->limits.datagram_sockets = WEIR_SOCKETS_PER_SANDBOX;
 }
 
-static int read_keys(json_t *doc, struct policy *p, struct err *e)
+struct policy *policy_free(struct policy *p)
 {
-	size_t i;
-	int rc;
-
-	for (i = 0; i < KEYS; i++) {
-		const json_t *v = json_object_get(doc, keys[i].name);
-
-		if (!v && keys[i].required)
-			return err_set(e, EINVAL, "", "\"%s\" is missing", keys[i].name);
-		rc = v ? keys[i].read(v, p, e) : 0;
-		if (rc < 0)
-			return rc;
+	if (p) {
+		policy_free_rules(p->rules, p->rule_count);
+		free(p->syscalls);
+		free(p);
 	}
-	return 0;
+	return NULL;
 }
 
-/* Only the place is the parser's: its text quotes the document. */
-static int syntax_error(const json_error_t *je, struct err *e)
+static void cleanup_policyp(struct policy **p)
 {
-	char where[32];
-
-	snprintf(where, sizeof where, "%d:%d", je->line, je->column);
-	switch (json_error_code(je)) {
-	case json_error_duplicate_key:
-		return err_set(e, EINVAL, where, "a key is there twice");
-	case json_error_invalid_utf8:
-		return err_set(e, EINVAL, where, "not UTF-8");
-	case json_error_null_character:
-	case json_error_null_byte_in_key:
-		return err_set(e, EINVAL, where, "a NUL character");
-	case json_error_premature_end_of_input:
-		return err_set(e, EINVAL, where, "the document ends too early");
-	case json_error_end_of_input_expected:
-		return err_set(e, EINVAL, where, "something follows the document");
-	case json_error_stack_overflow:
-		return err_set(e, EINVAL, where, "nested too deeply");
-	case json_error_out_of_memory:
-		return err_set(e, ENOMEM, where, "out of memory");
-	default:
-		return err_set(e, EINVAL, where, "not valid JSON");
-	}
+	policy_free(*p);
 }
 
-int policy_parse(const char *text, size_t len, struct policy *ret, struct err *e)
+int policy_parse(const char *text, size_t len, struct policy **ret, struct err *e)
 {
+	__attribute__((cleanup(cleanup_policyp))) struct policy *p = NULL;
 	_cleanup_json_ json_t *doc = NULL;
-	struct policy p = {.image.present = 1};
-	json_error_t je;
+	static const struct spot root;
 	int rc;
 
 	if (len > LIMIT_POLICY_BYTES)
 		return err_set(e, EFBIG, "", "the document has %zu bytes; at most %d are allowed", len, LIMIT_POLICY_BYTES);
-	doc = json_loadb(text ? text : "", len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &je);
-	if (!doc)
-		return syntax_error(&je, e);
+	rc = read_document(text, len, LIMIT_POLICY_DEPTH, &doc, e);
+	if (rc < 0)
+		return rc;
 	if (!json_is_object(doc))
 		return err_set(e, EINVAL, "", "a policy is a JSON object");
-	rc = check_keys(doc, e);
-	if (rc == 0)
-		rc = read_keys(doc, &p, e);
-	if (rc == 0)
-		*ret = p;
-	return rc;
+	p = calloc(1, sizeof *p);
+	if (!p)
+		return err_set(e, ENOMEM, "", "out of memory");
+	set_defaults(p);
+	rc = read_object(doc, &root, "a policy", keys, READ_COUNT(keys), p, e);
+	if (rc < 0)
+		return rc;
+	/* Fails only where the library itself is broken: then no record could name the policy. */
+	if (gnutls_hash_fast(GNUTLS_DIG_SHA256, text, len, p->hash) < 0)
+		return err_set(e, EIO, "", "no SHA-256: libgnutls does not work");
+	*ret = p;
+	p = NULL;
+	return 0;
 }

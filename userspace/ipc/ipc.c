@@ -10,6 +10,10 @@ const char *const run_end_names[RUN_END_COUNT] = {
     [RUN_END_EXIT] = "exit",	 [RUN_END_SIGNAL] = "signal",	    [RUN_END_TIMEOUT] = "timeout", [RUN_END_MEMORY] = "memory",
     [RUN_END_OUTPUT] = "output", [RUN_END_CANCELLED] = "cancelled", [RUN_END_BROKEN] = "broken",
 };
+const char *const policy_change_names[POLICY_CHANGE_COUNT] = {
+    [POLICY_CHANGE_RELOAD] = "reload",
+    [POLICY_CHANGE_ADDRESSES] = "addresses",
+};
 
 int ipc_pair(int ret[2], int bytes)
 {

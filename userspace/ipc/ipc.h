@@ -21,6 +21,7 @@
 
 #define IPC_ID_MAX 48	   /* sandbox-xxxxxxxxxxxxx, and .N for a session's cells */
 #define IPC_PROJECT_MAX 64 /* [a-z0-9-], checked by the client side */
+#define IPC_POLICY_MAX 64  /* names of policies and rules */
 #define IPC_FDS_MAX 4
 
 /* ---- client -> supervisor ---- */
@@ -87,9 +88,10 @@ struct tell_end {
 	uint32_t ran;	      /* whether the gate was opened */
 	uint64_t duration_us; /* gate open to main's end */
 	uint64_t cpu_us;
-	uint64_t memory_peak;			/* bytes */
-	char cpu_source[24], memory_source[24]; /* e.g. "cgroup2 cpu.stat", "v1 memory.max_usage"; "" when unknown */
-	uint64_t attempts, denied, allowed, unlisted, net_bytes;
+	uint64_t memory_peak;				/* bytes */
+	char cpu_source[24], memory_source[24];		/* e.g. "cgroup2 cpu.stat", "v1 memory.max_usage"; "" when unknown */
+	uint64_t attempts, denied, allowed, would_deny; /* attempts = the other three */
+	uint64_t unlisted, net_bytes;
 	char layer[24];	  /* BROKEN: which layer failed; "" when it was none */
 	char detail[128]; /* words, e.g. "memory limit of 512 MiB exceeded"; may be empty */
 };
@@ -131,22 +133,46 @@ enum note_type {
 	NOTE_EVENT,	/* first attempt of a flow */
 	NOTE_FLOW,	/* final count of a flow, sent before NOTE_RUN_END */
 	NOTE_RUN_END,
-	NOTE_GAP,   /* an earlier instance died: what was found and swept */
-	NOTE_FLUSH, /* shut down: make everything durable, then close */
+	NOTE_GAP,    /* an earlier instance died: what was found and swept */
+	NOTE_POLICY, /* another policy is in force from here on: once for everybody, and once for each run under way */
+	NOTE_FLUSH,  /* shut down: make everything durable, then close */
+};
+
+/* Why one policy took another's place. Names are in policy_change_names[]. */
+enum policy_change {
+	POLICY_CHANGE_RELOAD,	 /* the operator asked for it: the document was read again */
+	POLICY_CHANGE_ADDRESSES, /* the host's addresses or name servers changed, which a set of the policy holds */
+	POLICY_CHANGE_COUNT,
+};
+
+/* One policy, as records name it. */
+struct note_policy {
+	char name[IPC_POLICY_MAX];
+	uint8_t hash[32]; /* SHA-256 of the document */
+	uint32_t generation;
+	uint32_t quiet; /* `audit.allowed` is false: allowed attempts are counted and have no event */
+};
+
+/* What the policy that judged says of a flow's key, which names a rule by number and a prefix not at all. EVENT and FLOW. */
+struct note_judged {
+	char rule_name[IPC_POLICY_MAX]; /* "" without a rule, and when the policy is one of long ago */
+	uint8_t carried[4];		/* with via NAT64_CONFIGURED: the address that decided */
+	uint8_t has_carried;
+	uint8_t pad[3];
 };
 
 struct note {
 	uint32_t type;
 	uint32_t pad;
-	char run_id[IPC_ID_MAX]; /* all but GAP and FLUSH; an EVENT nobody claims has "" */
+	char run_id[IPC_ID_MAX]; /* all but GAP and FLUSH; an EVENT nobody claims has "", so has the POLICY for everybody */
 	char sandbox_id[IPC_ID_MAX];
 	char project[IPC_PROJECT_MAX];
 	uint64_t wall_ns; /* CLOCK_REALTIME when the supervisor wrote this */
 	uint64_t boot_ns; /* CLOCK_BOOTTIME, the same moment */
+	struct note_judged judged;
 	union {
 		struct {
-			char policy[64];
-			uint32_t policy_generation;
+			struct note_policy policy;
 			uint32_t timeout_s;
 			char python[32];
 		} begin;
@@ -165,6 +191,11 @@ struct note {
 			char instance[32];
 			char text[160];
 		} gap;
+		struct {
+			struct note_policy old, now;
+			uint32_t reason; /* enum policy_change */
+			uint32_t pad;
+		} policy;
 	};
 };
 
@@ -195,6 +226,7 @@ struct answer {
 };
 
 extern const char *const run_end_names[RUN_END_COUNT];
+extern const char *const policy_change_names[POLICY_CHANGE_COUNT];
 
 /* A connected SEQPACKET pair, close-on-exec, both non-blocking, with send buffers of at least `bytes`. Returns 0 or -errno. */
 int ipc_pair(int ret[2], int bytes);

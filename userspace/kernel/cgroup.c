@@ -329,7 +329,7 @@ int cgroup_box_limit_v2(const struct cgroup_box *box, const struct cgroup_instan
 	const bool *has = in->host.v2_has;
 	int rc = 0;
 
-	if (has[CG_MEMORY]) {
+	if (has[CG_MEMORY] && l->memory_bytes) {
 		rc = write_number(box->v2_fd, "memory.max", l->memory_bytes, e);
 		if (rc == 0)
 			rc = write_number(box->v2_fd, "memory.oom.group", 1, e);
@@ -338,9 +338,9 @@ int cgroup_box_limit_v2(const struct cgroup_box *box, const struct cgroup_instan
 		if (rc == 0)
 			rc = write_optional(box->v2_fd, "memory.zswap.max", "0", e);
 	}
-	if (rc == 0 && has[CG_PIDS])
+	if (rc == 0 && has[CG_PIDS] && l->pids)
 		rc = write_number(box->v2_fd, "pids.max", l->pids, e);
-	if (rc == 0 && has[CG_CPU]) {
+	if (rc == 0 && has[CG_CPU] && l->cpu_percent) {
 		char text[32];
 
 		snprintf(text, sizeof text, "%u 100000", l->cpu_percent * 1000);
@@ -376,10 +376,13 @@ static int limit_memory_v1(struct cgroup_box *box, int dir, const struct cgroup_
 
 int cgroup_box_make_v1(struct cgroup_box *box, const struct cgroup_instance *in, const struct cgroup_limits *l, struct err *e)
 {
+	const bool wanted[CG_CONTROLLERS] = {
+	    [CG_MEMORY] = l->memory_bytes != 0, [CG_CPU] = l->cpu_percent != 0, [CG_PIDS] = l->pids != 0};
+
 	for (int c = 0; c < CG_CONTROLLERS; c++) {
 		int rc = 0;
 
-		if (in->v1_fd[c] < 0)
+		if (in->v1_fd[c] < 0 || !wanted[c])
 			continue;
 		if (mkdirat(in->v1_fd[c], box->name, 0755) < 0)
 			return err_errno(e, errno, "cgroup", "make the sandbox's v1 %s cgroup", cgroup_controller_names[c]);

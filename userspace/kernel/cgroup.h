@@ -44,6 +44,7 @@ void cgroup_instance_close(struct cgroup_instance *in);
 /* Removes weir/<instance> everywhere, and weir itself when that was the last one. Sandboxes must be gone. */
 int cgroup_instance_remove(const struct cgroup_host *host, const char *name, struct err *e);
 
+/* 0: none. */
 struct cgroup_limits {
 	uint64_t memory_bytes;
 	unsigned cpu_percent; /* of one CPU */

@@ -39,13 +39,30 @@ static const struct hook {
     {"weir_sendmsg4", "link_sendmsg4", BPF_CGROUP_UDP4_SENDMSG},
     {"weir_sendmsg6", "link_sendmsg6", BPF_CGROUP_UDP6_SENDMSG},
     {"weir_egress", "link_egress", BPF_CGROUP_INET_EGRESS},
+    {"weir_ingress", "link_ingress", BPF_CGROUP_INET_INGRESS},
 };
 #define HOOKS (sizeof hooks / sizeof *hooks)
 
-enum map_index { MAP_SANDBOXES, MAP_POLICIES, MAP_FLOWS, MAP_EVENTS, MAP_STATS, MAP_STRANGERS, MAPS };
+enum map_index {
+	MAP_SANDBOXES,
+	MAP_POLICIES,
+	MAP_FLOWS,
+	MAP_EVENTS,
+	MAP_STATS,
+	MAP_STRANGERS,
+	MAP_IMAGES,
+	MAP_TRIES,
+	MAP_LISTS,
+	MAPS
+};
 
 /* Pinned under the same names. The others (settings, socket storage) live as long as the programs do. */
-static const char *const map_names[MAPS] = {"sandboxes", "policies", "flows", "events", "stats", "strangers"};
+static const char *const map_names[MAPS] = {"sandboxes", "policies", "flows", "events", "stats",
+					    "strangers", "images",   "tries", "lists"};
+
+/* The kernel maps whole pages. */
+#define POLICIES_BYTES (WEIR_POLICIES_MAX * sizeof(struct weir_policy))
+_Static_assert(POLICIES_BYTES <= 4096, "the slots are mapped as one page");
 
 struct guard {
 	int maps[MAPS];
@@ -53,6 +70,7 @@ struct guard {
 	uint32_t prog_ids[HOOKS];
 	struct ring_buffer *ring;
 	struct weir_sandbox *strangers; /* shared with the kernel programs */
+	struct weir_policy *policies;	/* likewise: the slots */
 	/* Of the drain that is running. */
 	int budget;
 	int drained;
@@ -242,6 +260,8 @@ struct guard *guard_free(struct guard *g)
 	ring_buffer__free(g->ring);
 	if (g->strangers)
 		munmap(g->strangers, (size_t)sysconf(_SC_PAGESIZE));
+	if (g->policies)
+		munmap(g->policies, POLICIES_BYTES);
 	for (i = 0; i < MAPS; i++)
 		cleanup_fdp(&g->maps[i]);
 	for (i = 0; i < HOOKS; i++)
@@ -284,6 +304,10 @@ static int finish(struct guard *g, struct err *e)
 	if (shared == MAP_FAILED)
 		return err_errno(e, errno, LAYER, "cannot map the account of unlisted cgroups");
 	g->strangers = shared;
+	shared = mmap(NULL, POLICIES_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, g->maps[MAP_POLICIES], 0);
+	if (shared == MAP_FAILED)
+		return err_errno(e, errno, LAYER, "cannot map the policy slots");
+	g->policies = shared;
 	g->ring = ring_buffer__new(g->maps[MAP_EVENTS], on_event, g, NULL);
 	if (!g->ring)
 		return err_errno(e, errno, LAYER, "cannot map the ring of events");
@@ -431,18 +455,159 @@ int guard_verify(const struct guard *g, int cgroup_fd, struct err *e)
 
 /* ---- policies and sandboxes ---- */
 
-int guard_set_policy(struct guard *g, uint32_t id, const struct weir_policy *p, struct err *e)
+static struct weir_policy read_slot(const struct guard *g, uint32_t id)
 {
-	struct weir_policy old, next = *p;
+	struct weir_policy p;
+	uint64_t both = __atomic_load_n((const uint64_t *)(const void *)&g->policies[id], __ATOMIC_ACQUIRE);
+
+	memcpy(&p, &both, sizeof p);
+	return p;
+}
+
+/* One store of eight bytes: no program sees half of it. */
+static void write_slot(struct guard *g, uint32_t id, struct weir_policy p)
+{
+	uint64_t both;
+
+	memcpy(&both, &p, sizeof both);
+	__atomic_store_n((uint64_t *)(void *)&g->policies[id], both, __ATOMIC_RELEASE);
+}
+
+/* A number that no slot names. There are twice as many images as slots, so there always is one. */
+static uint32_t free_image(const struct guard *g)
+{
+	bool used[WEIR_IMAGES_MAX] = {true};
+	uint32_t id, image;
+
+	for (id = 0; id < WEIR_POLICIES_MAX; id++)
+		used[read_slot(g, id).image % WEIR_IMAGES_MAX] = true;
+	for (image = 1; used[image]; image++)
+		;
+	return image;
+}
+
+static int fill_map(int fd, const void *keys, const void *values, uint32_t count, const char *what, struct err *e)
+{
+	LIBBPF_OPTS(bpf_map_batch_opts, opts, .elem_flags = BPF_ANY);
+	uint32_t done = count;
+
+	if (bpf_map_update_batch(fd, keys, values, &done, &opts) < 0)
+		return err_errno(e, errno, LAYER, "writing the policy's %s failed after %u of %u", what, done, count);
+	return 0;
+}
+
+static int make_trie(const struct policy_image *img, int *ret, struct err *e)
+{
+	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = BPF_F_NO_PREALLOC);
+	_cleanup_fd_ int fd = bpf_map_create(BPF_MAP_TYPE_LPM_TRIE, "weir_trie", sizeof(struct weir_prefix), sizeof(uint32_t),
+					     (uint32_t)img->prefix_count, &opts);
+	int rc;
+
+	if (fd < 0)
+		return err_errno(e, errno, LAYER, "cannot make the policy's prefix trie");
+	rc = fill_map(fd, img->prefixes, img->list_of, (uint32_t)img->prefix_count, "prefixes", e);
+	if (rc == 0)
+		*ret = TAKE_FD(fd);
+	return rc;
+}
+
+static int make_lists(const struct policy_image *img, int *ret, struct err *e)
+{
+	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = BPF_F_INNER_MAP);
+	uint32_t count = (uint32_t)img->list_count, i;
+	_cleanup_fd_ int fd =
+	    bpf_map_create(BPF_MAP_TYPE_ARRAY, "weir_lists", sizeof(uint32_t), sizeof(struct weir_list), count, &opts);
+	_cleanup_free_ uint32_t *keys = malloc(count * sizeof *keys);
+	int rc;
+
+	if (fd < 0)
+		return err_errno(e, errno, LAYER, "cannot make the policy's rule lists");
+	if (!keys)
+		return err_set(e, ENOMEM, LAYER, "out of memory");
+	for (i = 0; i < count; i++)
+		keys[i] = i;
+	rc = fill_map(fd, keys, img->lists, count, "rules", e);
+	if (rc == 0)
+		*ret = TAKE_FD(fd);
+	return rc;
+}
+
+/* Writes the parts under a number that nothing names yet. */
+static int write_image(struct guard *g, uint32_t image, const struct policy_image *img, struct err *e)
+{
+	_cleanup_fd_ int trie = -1, lists = -1;
+	int rc = make_trie(img, &trie, e);
+
+	if (rc == 0)
+		rc = make_lists(img, &lists, e);
+	if (rc < 0)
+		return rc;
+	if (bpf_map_update_elem(g->maps[MAP_TRIES], &image, &trie, BPF_ANY) < 0 ||
+	    bpf_map_update_elem(g->maps[MAP_LISTS], &image, &lists, BPF_ANY) < 0 ||
+	    bpf_map_update_elem(g->maps[MAP_IMAGES], &image, &img->head, BPF_ANY) < 0)
+		return err_errno(e, errno, LAYER, "cannot write image %u", image);
+	return 0;
+}
+
+/* Takes an image's parts away. What can't be removed now is overwritten when the number is used again. */
+static void clear_image(struct guard *g, uint32_t image)
+{
+	const struct weir_image none = {0};
+
+	bpf_map_update_elem(g->maps[MAP_IMAGES], &image, &none, BPF_ANY);
+	bpf_map_delete_elem(g->maps[MAP_TRIES], &image);
+	bpf_map_delete_elem(g->maps[MAP_LISTS], &image);
+}
+
+/*
+ * Points slot `id` at `image`, waits until no program that has read the old number still runs, and lets go of the old image.
+ * The kernel waits for just that when a map in a map is written: so the place 0, which no program asks for, is. Should it
+ * refuse, the old image keeps its memory; the new one is in force all the same.
+ */
+static int swap_slot(struct guard *g, uint32_t id, uint32_t image, struct err *e)
+{
+	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = BPF_F_NO_PREALLOC);
+	struct weir_policy old = read_slot(g, id), next = {.image = image, .generation = old.generation + 1};
+	_cleanup_fd_ int any = -1;
+	uint32_t zero = 0;
+
+	any = bpf_map_create(BPF_MAP_TYPE_LPM_TRIE, "weir_wait", sizeof(struct weir_prefix), sizeof(uint32_t), 1, &opts);
+	if (any < 0)
+		return err_errno(e, errno, LAYER, "no memory to swap the policy in");
+	write_slot(g, id, next);
+	if (!old.image)
+		return 0;
+	if (bpf_map_update_elem(g->maps[MAP_TRIES], &zero, &any, BPF_ANY) == 0)
+		clear_image(g, old.image);
+	bpf_map_delete_elem(g->maps[MAP_TRIES], &zero);
+	return 0;
+}
+
+int guard_set_policy(struct guard *g, uint32_t id, const struct policy_image *img, uint32_t *ret_generation, struct err *e)
+{
+	uint32_t image;
+	int rc;
 
 	if (id >= WEIR_POLICIES_MAX)
 		return err_set(e, EINVAL, LAYER, "policy slot %u: there are %d", id, WEIR_POLICIES_MAX);
-	if (bpf_map_lookup_elem(g->maps[MAP_POLICIES], &id, &old) < 0)
-		return err_errno(e, errno, LAYER, "cannot read policy slot %u", id);
-	next.generation = old.generation + 1;
-	if (bpf_map_update_elem(g->maps[MAP_POLICIES], &id, &next, BPF_ANY) < 0)
-		return err_errno(e, errno, LAYER, "cannot write policy slot %u", id);
+	image = free_image(g);
+	rc = write_image(g, image, img, e);
+	if (rc == 0)
+		rc = swap_slot(g, id, image, e);
+	if (rc < 0) {
+		clear_image(g, image);
+		return rc;
+	}
+	if (ret_generation)
+		*ret_generation = read_slot(g, id).generation;
 	return 0;
+}
+
+int guard_del_policy(struct guard *g, uint32_t id, struct err *e)
+{
+	if (id >= WEIR_POLICIES_MAX)
+		return err_set(e, EINVAL, LAYER, "policy slot %u: there are %d", id, WEIR_POLICIES_MAX);
+	return read_slot(g, id).image ? swap_slot(g, id, 0, e) : 0;
 }
 
 int guard_set_sandbox(struct guard *g, uint64_t cgroup, uint32_t policy, uint32_t flags, struct err *e)

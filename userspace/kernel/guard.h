@@ -13,6 +13,7 @@
 
 #include "abi.h"
 #include "core/err.h"
+#include "core/image.h"
 
 struct guard;
 
@@ -37,7 +38,15 @@ int guard_unpin(const char *pin_dir, struct err *e);
 /* Asks the kernel whether each program is effective on `cgroup_fd` (a governed cgroup): not whether we once attached it. */
 int guard_verify(const struct guard *g, int cgroup_fd, struct err *e);
 
-int guard_set_policy(struct guard *g, uint32_t id, const struct weir_policy *p, struct err *e);
+/*
+ * Writes the image beside what is in force and then points slot `id` at it, in one store: every packet is judged by the one or
+ * the other, whole; established flows by the new one from their next packet on. `*ret_generation` (may be NULL) is the slot's,
+ * from 1. On failure what was in force stays.
+ */
+int guard_set_policy(struct guard *g, uint32_t id, const struct policy_image *img, uint32_t *ret_generation, struct err *e);
+
+/* Empties the slot: what still names it is denied. An empty slot is fine. */
+int guard_del_policy(struct guard *g, uint32_t id, struct err *e);
 
 /* Adds or replaces the entry. Counters start at 0; sockets that the old entry counted are in none and not bounded. */
 int guard_set_sandbox(struct guard *g, uint64_t cgroup_id, uint32_t policy, uint32_t flags, struct err *e);

@@ -85,8 +85,7 @@ static void do_open_gate(struct supervisor *s, struct box *b)
 	b->ran = true;
 	s->served++;
 	note_init(&n, NOTE_RUN_BEGIN, b);
-	snprintf(n.begin.policy, sizeof n.begin.policy, "%.63s", s->policy.name);
-	n.begin.policy_generation = s->policy.image.generation;
+	slot_name(&s->inforce, &n.begin.policy);
 	n.begin.timeout_s = b->timeout_s;
 	snprintf(n.begin.python, sizeof n.begin.python, "%s", s->python.version);
 	notes_push(s, &n);
@@ -105,7 +104,7 @@ static void do_kill(struct supervisor *s, struct box *b)
 }
 
 /* Every process is in the pid namespace and that is empty; this asks the cgroup as well, and insists. */
-static void confirm_empty(struct box *b)
+void box_confirm_empty(struct box *b)
 {
 	for (int i = 0; i < 200 && b->cgroup.v2_fd >= 0; i++) {
 		if (cgroup_box_populated(&b->cgroup) != 1)
@@ -150,7 +149,8 @@ static void describe_end(const struct box *b, const struct cgroup_usage *u, stru
 	case RUN_END_MEMORY:
 		t->signal = SIGKILL;
 		t->exit_code = 128 + SIGKILL;
-		snprintf(t->detail, sizeof t->detail, "memory limit of %d MiB exceeded", (int)(LIMIT_MEMORY_BYTES >> 20));
+		snprintf(t->detail, sizeof t->detail, "memory limit of %llu MiB exceeded",
+			 (unsigned long long)(b->memory_bytes >> 20));
 		break;
 	case RUN_END_OUTPUT:
 	case RUN_END_CANCELLED:
@@ -169,13 +169,14 @@ static void describe_end(const struct box *b, const struct cgroup_usage *u, stru
 }
 
 /* Final counts of every listed flow, which also frees its place in the kernel's map. */
-static void report_flows(struct supervisor *s, struct box *b)
+void box_report_flows(struct supervisor *s, struct box *b)
 {
 	for (unsigned i = 0; i < b->flow_count; i++) {
 		struct note n;
 
 		note_init(&n, NOTE_FLOW, b);
 		n.flow.key = b->flows[i];
+		slot_judged(s, &n.flow.key, &n.judged);
 		if (guard_get_flow(s->guard, &b->flows[i], &n.flow.count) < 0)
 			continue;
 		notes_push(s, &n);
@@ -207,10 +208,11 @@ static void report_run(struct supervisor *s, struct box *b)
 	t.end.attempts = counters.attempts;
 	t.end.denied = counters.denied;
 	t.end.allowed = counters.allowed;
+	t.end.would_deny = counters.would_deny;
 	t.end.unlisted = counters.unlisted;
 	t.end.net_bytes = counters.bytes;
 	if (b->ran) {
-		report_flows(s, b);
+		box_report_flows(s, b);
 		note_init(&n, NOTE_RUN_END, b);
 		n.end = t.end;
 		notes_push(s, &n);
@@ -259,7 +261,7 @@ static void do_finish(struct supervisor *s, struct box *b, enum box_state from)
 {
 	bool building = from == BOX_BUILDING || b->failed_step != STEP_NONE;
 
-	confirm_empty(b);
+	box_confirm_empty(b);
 	if (b->client)
 		report_run(s, b);
 	else if (building && !s->stopping)

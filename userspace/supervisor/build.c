@@ -98,25 +98,19 @@ static int do_cgroup2(struct build *x, struct err *e)
 	return cgroup_box_make_v2(&x->b->cgroup, &x->s->cgroups, x->b->id, e);
 }
 
-static const struct cgroup_limits box_limits = {
-    .memory_bytes = LIMIT_MEMORY_BYTES,
-    .cpu_percent = LIMIT_CPU_PERCENT,
-    .pids = LIMIT_PIDS + SANDBOX_PIDS_OWN,
-};
-
 static int do_cgroup2_limits(struct build *x, struct err *e)
 {
-	return cgroup_box_limit_v2(&x->b->cgroup, &x->s->cgroups, &box_limits, e);
+	return cgroup_box_limit_v2(&x->b->cgroup, &x->s->cgroups, &x->s->tight.cgroup, e);
 }
 
 static int do_cgroup1(struct build *x, struct err *e)
 {
-	return cgroup_box_make_v1(&x->b->cgroup, &x->s->cgroups, &box_limits, e);
+	return cgroup_box_make_v1(&x->b->cgroup, &x->s->cgroups, &x->s->tight.cgroup, e);
 }
 
 static int do_policy_entry(struct build *x, struct err *e)
 {
-	int rc = guard_set_sandbox(x->s->guard, x->b->cgroup.id, 0, WEIR_SB_PROBE, e);
+	int rc = guard_set_sandbox(x->s->guard, x->b->cgroup.id, 0, WEIR_SB_PROBE | WEIR_SB_OWN_NET, e);
 
 	x->b->guarded = rc == 0;
 	return rc;
@@ -188,7 +182,7 @@ static void __attribute__((noreturn)) become_init(const struct build *x)
 	sigset_t none;
 
 	want[n++] = x->ch.control;
-	want[n++] = s->filter_fd;
+	want[n++] = s->tight.filter_fd;
 	want[n++] = s->own_filter_fd;
 	want[n++] = x->ch.request;
 	want[n++] = x->ch.gate;
@@ -244,9 +238,9 @@ static int do_plan(struct build *x, struct err *e)
 	    .uid = x->b->uid,
 	    .gid = x->b->uid,
 	    .init_uid = UID_INIT,
-	    .nofile = LIMIT_OPEN_FILES,
+	    .nofile = s->tight.open_files,
 	    .v1_count = (uint32_t)x->ch.task_count,
-	    .filter_len = s->filter_len,
+	    .filter_len = s->tight.filter_len,
 	    .own_filter_len = s->own_filter_len,
 	    .tmpfs_bytes = LIMIT_TMPFS_BYTES,
 	    .tmpfs_inodes = LIMIT_TMPFS_INODES,
@@ -353,7 +347,7 @@ static void probed(struct supervisor *s, struct box *b, const struct init_report
 		return;
 	b->probed = true;
 	/* Replacing the entry clears the probe flag and sets every counter to zero: from here on attempts are the run's. */
-	rc = guard_set_sandbox(s->guard, b->cgroup.id, 0, 0, &e);
+	rc = guard_set_sandbox(s->guard, b->cgroup.id, 0, WEIR_SB_OWN_NET, &e);
 	if (rc == 0)
 		rc = ipc_send(b->control.fd, "g", 1, NULL, 0);
 	if (rc < 0)
@@ -545,6 +539,7 @@ bool box_build(struct supervisor *s)
 		}
 	while (uid_taken(s, b));
 	b->deadline_ns = now_ns() + LIMIT_READY_S * 1000000000ull;
+	b->memory_bytes = s->tight.cgroup.memory_bytes;
 	b->state = BOX_BUILDING;
 	s->counts[b->state]++;
 	TAILQ_INSERT_TAIL(&s->boxes, b, link);

@@ -11,6 +11,7 @@
 #include "ipc/ipc.h"
 #include "kernel/cgroup.h"
 #include "kernel/guard.h"
+#include "kernel/inforce.h"
 #include "plan.h"
 #include "supervisor/supervisor.h"
 
@@ -46,7 +47,8 @@ struct box {
 	uint64_t deadline_ns; /* CLOCK_MONOTONIC: of the set-up while BUILDING, of the run while RUNNING; 0 none */
 
 	struct cgroup_box cgroup;
-	bool guarded; /* has an entry in the sandboxes map */
+	uint64_t memory_bytes; /* its limit */
+	bool guarded;	       /* has an entry in the sandboxes map */
 	pid_t init_pid;
 	pid_t payload_pid; /* as the host sees it, from the credentials of the gate */
 	struct source pidfd, control, gate, oom;
@@ -84,9 +86,38 @@ TAILQ_HEAD(waiter_list, waiter);
 
 struct note_queue;
 
+/* What it takes to put words to what a policy judged that may have been replaced since. */
+#define REMEMBERED_POLICIES 9 /* one of them is being replaced */
+struct remembered_policy {
+	uint32_t generation; /* 0: none */
+	char (*rule_names)[POLICY_NAME_MAX];
+	size_t rule_count;
+	struct weir_image head;
+};
+
+/* What a sandbox is made with, beside the policy's rules: fixed while it lives. */
+struct tightening {
+	struct cgroup_limits cgroup;
+	uint32_t open_files;
+	int filter_fd; /* of the payload; -1: none */
+	uint32_t filter_len;
+};
+
 struct supervisor {
 	struct supervisor_config config;
-	struct policy policy;
+	struct inforce inforce; /* in slot 0 */
+	struct remembered_policy remembered[REMEMBERED_POLICIES];
+	unsigned next_remembered;
+	unsigned failed_reloads;
+	uint64_t refresh_ns; /* reading the host's addresses failed: when to try again; 0 never */
+	/*
+	 * What must be in order before a document that was read again is in force, and what follows when it is (or, with false,
+	 * when it did not come to that). NULL: nothing.
+	 */
+	int (*admit)(struct supervisor *s, const struct inforce *fresh, struct err *e);
+	void (*admitted)(struct supervisor *s, bool in_force);
+	struct tightening tight, next_tight; /* next: between admit() and admitted() */
+	bool rebuild;			     /* .. and sandboxes of the present kind are not to be used any more */
 	char instance[64], pin_dir[128], run_dir[128], stage[128];
 	int lock_fd;
 	int epoll_fd, signal_fd;
@@ -96,10 +127,10 @@ struct supervisor {
 	struct image *image;
 	struct python python;
 	int init_fd; /* sealed memfd of weir-init */
-	int filter_fd, own_filter_fd;
-	uint32_t filter_len, own_filter_len;
+	int own_filter_fd;
+	uint32_t own_filter_len;
 
-	struct source signal_src, ring_src, auditor_src;
+	struct source signal_src, ring_src, auditor_src, addresses_src;
 	struct note_queue *notes;
 	bool ring_off; /* the ring does not wake us: see notes.c */
 	struct client clients[SUPERVISOR_CLIENTS_MAX];
@@ -133,6 +164,16 @@ struct supervisor {
 
 /* ---- loop.c ---- */
 uint64_t now_ns(void);
+
+/* An empty one, for supervisor_free(). */
+struct supervisor *supervisor_alloc(const char *instance);
+
+/*
+ * The instance itself, whatever will run in it: event loop, way to the auditor, lock, cgroups, and the programs with no policy
+ * in any slot. What dead instances left is swept. Takes auditor_fd.
+ */
+int instance_open(struct supervisor *s, int auditor_fd, struct err *e);
+
 int source_add(struct supervisor *s, struct source *src, uint32_t events);
 void source_close(struct supervisor *s, struct source *src); /* removes and closes the fd */
 
@@ -146,6 +187,24 @@ void client_tell(struct client *c, const struct tell *t, const int *fds, size_t 
 bool box_build(struct supervisor *s);
 void box_fail(struct supervisor *s, struct box *b, enum plan_step step, int error, const char *text);
 
+/* ---- policy_slot.c: the policy in force, and its replacement ---- */
+int slot_apply(struct supervisor *s, struct err *e); /* puts s->inforce into force; says its warnings */
+int slot_watch(struct supervisor *s, struct err *e); /* the host's addresses, from here on */
+void slot_reload(struct supervisor *s);		     /* reads the document again; logs and records what comes of it */
+void slot_refresh(struct supervisor *s);
+void slot_free(struct supervisor *s);
+/* What a policy that is remembered says of a key; all empty when it is one of long ago. */
+void slot_judged(const struct supervisor *s, const struct weir_flow_key *k, struct note_judged *ret);
+void slot_name(const struct inforce *f, struct note_policy *ret);
+
+/* ---- tighten.c: what a policy asks of a sandbox beside its rules ---- */
+void tighten_init(struct tightening *t);
+int tighten_make(struct tightening *ret, const struct inforce *f, struct err *e);
+void tighten_clear(struct tightening *t);
+/* The admit and admitted of sandboxes: those that wait and are of another kind are thrown away. */
+int tighten_admit(struct supervisor *s, const struct inforce *fresh, struct err *e);
+void tighten_admitted(struct supervisor *s, bool in_force);
+
 /* ---- verify.c ---- */
 /* Whether the policy's verdict is what the probes met: errnos as init saw them, counters as the kernel kept them. */
 int verify_probes(struct supervisor *s, struct box *b, const int32_t probe_errno[PLAN_PROBES], struct err *e);
@@ -157,6 +216,8 @@ void box_event(struct supervisor *s, struct box *b, enum box_event event);
 /* Ends it for `end`, unless something has ended it already. */
 void box_end(struct supervisor *s, struct box *b, enum run_end end);
 void box_check_oom(struct supervisor *s, struct box *b);
+void box_confirm_empty(struct box *b);			    /* asks its cgroup, kills again, bounded; logs what stays */
+void box_report_flows(struct supervisor *s, struct box *b); /* final counts of every listed flow, to the auditor */
 struct box *box_by_req(struct supervisor *s, const struct client *c, uint64_t req);
 struct box *box_by_cgroup(struct supervisor *s, uint64_t cgroup);
 void trash_empty(struct supervisor *s);

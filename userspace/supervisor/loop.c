@@ -75,7 +75,7 @@ static int make_image(struct supervisor *s, struct err *e)
 	rc = image_build(&fresh, stage, &s->python, e);
 	if (rc < 0)
 		return rc;
-	image_free(s->image);
+	image_release(s->image);
 	if (s->stage[0])
 		rmdir(s->stage);
 	s->image = fresh;
@@ -264,6 +264,11 @@ static void on_signal(struct supervisor *s, struct source *src, uint32_t events)
 
 	(void)events;
 	while (read(src->fd, &si, sizeof si) == (ssize_t)sizeof si) {
+		/* Asked for by somebody. The kernel sends one too when a terminal is closed: that is a stop. */
+		if (si.ssi_signo == SIGHUP && si.ssi_code != SI_KERNEL) {
+			slot_reload(s);
+			continue;
+		}
 		if (si.ssi_signo != SIGCHLD) {
 			drain(s);
 			continue;
@@ -322,7 +327,7 @@ static int make_epoll(struct supervisor *s, struct err *e)
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGHUP); /* a terminal that is closed: a stop like any other */
+	sigaddset(&set, SIGHUP);
 	sigaddset(&set, SIGCHLD);
 	s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	s->signal_src.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -354,9 +359,6 @@ static int make_guard(struct supervisor *s, struct err *e)
 		else
 			close(fd);
 	}
-
-	if (rc == 0)
-		rc = guard_set_policy(s->guard, 0, &s->policy.image, e);
 	if (rc < 0)
 		return rc;
 	s->ring_src.fd = dup(guard_ring_fd(s->guard));
@@ -391,13 +393,12 @@ static void raise_open_files(void)
 		log_warn("the limit of open files stays: %s", strerror(errno));
 }
 
-static int set_up(struct supervisor *s, int auditor_fd, struct err *e)
+int instance_open(struct supervisor *s, int auditor_fd, struct err *e)
 {
 	struct cgroup_host host;
 	_cleanup_fd_ int global = -1;
 	int rc = make_epoll(s, e);
 
-	raise_open_files();
 	if (rc == 0)
 		rc = notes_new(s, auditor_fd, e);
 	else if (auditor_fd >= 0)
@@ -421,10 +422,23 @@ static int set_up(struct supervisor *s, int auditor_fd, struct err *e)
 	global = -1;
 	if (rc == 0)
 		rc = make_guard(s, e); /* before our own mount namespace: a bpffs mounted here is the host's too */
+	return rc;
+}
+
+static int set_up(struct supervisor *s, int auditor_fd, struct err *e)
+{
+	int rc;
+
+	raise_open_files();
+	rc = instance_open(s, auditor_fd, e);
+	if (rc == 0)
+		rc = slot_apply(s, e);
+	if (rc == 0)
+		rc = slot_watch(s, e);
+	if (rc == 0)
+		rc = tighten_make(&s->tight, &s->inforce, e);
 	if (rc == 0)
 		rc = make_init_fd(&s->init_fd, e);
-	if (rc == 0)
-		rc = filter_compile(FILTER_SNIPPET, &s->filter_fd, &s->filter_len, e);
 	if (rc == 0)
 		rc = filter_compile(FILTER_INIT, &s->own_filter_fd, &s->own_filter_len, e);
 	if (rc == 0)
@@ -436,24 +450,40 @@ static int set_up(struct supervisor *s, int auditor_fd, struct err *e)
 	return rc;
 }
 
-int supervisor_new(struct supervisor **ret, const struct supervisor_config *config, int auditor_fd, struct err *e)
+struct supervisor *supervisor_alloc(const char *instance)
 {
 	struct supervisor *s = calloc(1, sizeof *s);
-	int rc;
 
 	if (!s)
-		return err_set(e, ENOMEM, "supervisor", "out of memory");
-	s->config = *config;
-	s->policy = *config->policy;
-	s->policy.image.generation = 1;
-	s->lock_fd = s->epoll_fd = s->signal_fd = s->init_fd = s->filter_fd = s->own_filter_fd = -1;
-	s->signal_src.fd = s->ring_src.fd = s->auditor_src.fd = -1;
+		return NULL;
+	s->lock_fd = s->epoll_fd = s->signal_fd = s->init_fd = s->own_filter_fd = -1;
+	s->signal_src.fd = s->ring_src.fd = s->auditor_src.fd = s->addresses_src.fd = -1;
+	tighten_init(&s->tight);
+	tighten_init(&s->next_tight);
 	TAILQ_INIT(&s->boxes);
 	TAILQ_INIT(&s->trash);
 	TAILQ_INIT(&s->waiters);
-	snprintf(s->instance, sizeof s->instance, "%s", config->instance);
+	snprintf(s->instance, sizeof s->instance, "%s", instance);
 	snprintf(s->pin_dir, sizeof s->pin_dir, PIN_DIR "/%s", s->instance);
 	snprintf(s->run_dir, sizeof s->run_dir, RUN_DIR "/%s", s->instance);
+	return s;
+}
+
+int supervisor_new(struct supervisor **ret, const struct supervisor_config *config, int auditor_fd, struct err *e)
+{
+	struct supervisor *s = supervisor_alloc(config->instance);
+	int rc;
+
+	if (!s) {
+		inforce_clear(config->policy);
+		return err_set(e, ENOMEM, "supervisor", "out of memory");
+	}
+	s->config = *config;
+	s->config.policy = NULL;
+	s->inforce = *config->policy;
+	*config->policy = (struct inforce){0};
+	s->admit = tighten_admit;
+	s->admitted = tighten_admitted;
 	rc = set_up(s, auditor_fd, e);
 	if (rc < 0) {
 		supervisor_free(s, NULL);
@@ -491,6 +521,7 @@ static int next_timeout_ms(const struct supervisor *s)
 		at = earlier(at, now + TRASH_RETRY_NS);
 	at = earlier(at, s->drain_until_ns);
 	at = earlier(at, s->guard_checked_ns + GUARD_CHECK_NS);
+	at = earlier(at, s->refresh_ns);
 	if (!at)
 		return -1;
 	return at <= now ? 0 : (int)((at - now + 999999) / 1000000);
@@ -568,6 +599,8 @@ int supervisor_run(struct supervisor *s, struct err *e)
 	pool_tell(s, true);
 	while (!s->stopping && !s->fatal && clients_left(s) && !(s->drain_until_ns && now_ns() >= s->drain_until_ns)) {
 		check_guard(s);
+		if (s->refresh_ns && now_ns() >= s->refresh_ns)
+			slot_refresh(s);
 		pool_fill(s);
 		pool_tell(s, false);
 		turn(s, next_timeout_ms(s));
@@ -643,6 +676,7 @@ int supervisor_free(struct supervisor *s, struct err *e)
 	source_close(s, &s->ring_src);
 	source_close(s, &s->auditor_src);
 	source_close(s, &s->signal_src);
+	slot_free(s);
 	cleanup_fdp(&s->epoll_fd);
 	if (s->have_cgroups) {
 		first_error(&rc, e, cgroup_instance_sweep(&s->cgroups.host, s->instance, NULL, NULL, &swept, &tmp), &tmp);
@@ -655,11 +689,11 @@ int supervisor_free(struct supervisor *s, struct err *e)
 		first_error(&rc, e, supervisor_lock(&global, &tmp), &tmp);
 		first_error(&rc, e, cgroup_instance_remove(&s->cgroups.host, s->instance, &tmp), &tmp);
 	}
-	image_free(s->image);
+	image_release(s->image);
 	if (s->stage[0])
 		rmdir(s->stage);
 	cleanup_fdp(&s->init_fd);
-	cleanup_fdp(&s->filter_fd);
+	tighten_clear(&s->tight);
 	cleanup_fdp(&s->own_filter_fd);
 	if (s->lock_fd >= 0) {
 		char path[192];

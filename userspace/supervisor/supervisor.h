@@ -12,7 +12,7 @@
 #include <sys/types.h>
 
 #include "core/err.h"
-#include "core/policy.h"
+#include "kernel/inforce.h"
 #include "plan.h"
 
 #define SUPERVISOR_CLIENTS_MAX 2
@@ -31,16 +31,22 @@
 #define BPFFS_NOTE RUN_DIR "/bpffs" /* exists when it was Weir that mounted the bpffs */
 
 struct supervisor_config {
-	const char *instance;	     /* name below weir/, /run/weir and the pins; [a-z0-9-] */
-	const char *state_dir;	     /* whose instance this is: it alone reports what an earlier life left; NULL: nobody's */
-	const char *python;	     /* interpreter, or NULL to look for one */
-	const struct policy *policy; /* copied */
+	const char *instance;	/* name below weir/, /run/weir and the pins; [a-z0-9-] */
+	const char *state_dir;	/* whose instance this is: it alone reports what an earlier life left; NULL: nobody's */
+	const char *python;	/* interpreter, or NULL to look for one */
+	struct inforce *policy; /* loaded, not applied; taken, whatever comes of it */
 	unsigned pool_size;
 	bool single;		    /* one sandbox is all that will be asked for: none is built after it */
 	enum plan_step fault, skip; /* only in builds with WEIR_TEST_HOOKS */
 };
 
 struct supervisor;
+
+/*
+ * Whether a sandbox can be what the policy asks for: its sockets, system calls and limits. An error names the place in the
+ * document and what would mend it.
+ */
+int supervisor_check_policy(const struct inforce *policy, struct err *e);
 
 /*
  * Makes everything that sandboxes need: sweeps dead instances (reporting to the auditor), makes cgroups, loads, attaches and

@@ -1,0 +1,15 @@
+# Small programs that try to get out, for tests/system: one program, a way out by name.
+VECTOR_SRC := $(wildcard tests/progs/vector*.c)
+PROGS := $(B)/progs/vector $(B)/progs/flood
+$(B)/progs/vector: $(VECTOR_SRC) tests/progs/vector.h
+	$(say) PROG $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) -D_GNU_SOURCE -Itests/progs $(ALL_LDFLAGS) $(filter %.c,$^) -o $@
+
+$(B)/progs/flood: tests/progs/flood.c
+	$(say) PROG $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) -D_GNU_SOURCE $(ALL_LDFLAGS) $^ -o $@
+
+.PHONY: progs
+progs: $(PROGS)

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One policy in force in one slot of a guard: where it came from, what it compiled to, and its replacement while workloads run
+ * under it. Whatever fails leaves in force what was in force.
+ */
+#ifndef WEIR_KERNEL_INFORCE_H
+#define WEIR_KERNEL_INFORCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/image.h"
+#include "core/policy.h"
+#include "kernel/guard.h"
+#include "kernel/netenv.h"
+
+struct inforce {
+	char path[4096];       /* absolute, or a shipped policy's name; "": the embedded default */
+	struct policy *policy; /* owned, also when it is a copy of the embedded one */
+	struct policy_image *image;
+	struct netenv net;
+	uint32_t slot;
+	uint32_t generation; /* what guard_set_policy() gave; 0 before inforce_apply() */
+};
+
+/*
+ * Reads and compiles a policy: a path, the name of a shipped one ("tool-call"), or NULL for the embedded default. Touches no
+ * kernel map. Errors: where = "--policy", the message names file and place.
+ */
+int inforce_load(struct inforce *ret, const char *policy, struct err *e);
+void inforce_clear(struct inforce *f);
+#define _cleanup_inforce_ __attribute__((cleanup(inforce_clear)))
+
+/* Turns an error about the document (a JSON pointer in e->where) into one as above: file, place, sentence. Returns its code. */
+int inforce_at_place(const struct inforce *f, struct err *e);
+
+/* Puts it into `slot`. */
+int inforce_apply(struct inforce *f, struct guard *g, uint32_t slot, struct err *e);
+
+/* Reads the same document again (SIGHUP) and swaps. -errno and *f as before when anything is wrong with it. */
+int inforce_reload(struct inforce *f, struct guard *g, struct err *e);
+
+/*
+ * The two halves of a reload, for whoever has to look at the new document before it is in force. What inforce_reread() gives is
+ * the caller's; inforce_swap() takes it on success and leaves both as they were on failure.
+ */
+int inforce_reread(const struct inforce *f, struct inforce *ret, struct err *e);
+int inforce_swap(struct inforce *f, struct inforce *fresh, struct guard *g, struct err *e);
+
+/* The host's addresses or name servers may have changed: compiles anew and swaps when they have. 1 swapped, 0 as before. */
+int inforce_refresh(struct inforce *f, struct guard *g, struct err *e);
+
+#endif

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/netenv.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/cleanup.h"
+#include "core/resolvconf.h"
+
+#define RESOLV_CONF "/etc/resolv.conf"
+#define RESOLV_CONF_BYTES 65536
+#define DUMP_TRIES 16	 /* the kernel says when addresses changed while it was listing them */
+#define DUMP_BYTES 65536 /* no message of a dump is longer than half of this */
+
+/* ---- a list of addresses ---- */
+
+struct list {
+	struct cidr *at;
+	size_t count, room;
+};
+
+static int list_add(struct list *l, const struct cidr *c)
+{
+	if (l->count == l->room) {
+		size_t room = l->room ? l->room * 2 : 16;
+		struct cidr *bigger = reallocarray(l->at, room, sizeof *bigger);
+
+		if (!bigger)
+			return -ENOMEM;
+		l->at = bigger;
+		l->room = room;
+	}
+	l->at[l->count++] = *c;
+	return 0;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	return cidr_compare(a, b);
+}
+
+/* One address may stand on several interfaces. Sorted, two lists can be compared. */
+static void list_normalize(struct list *l)
+{
+	size_t kept = 0;
+
+	if (l->count)
+		qsort(l->at, l->count, sizeof *l->at, by_value);
+	for (size_t i = 0; i < l->count; i++)
+		if (kept == 0 || cidr_compare(&l->at[kept - 1], &l->at[i]) != 0)
+			l->at[kept++] = l->at[i];
+	l->count = kept;
+}
+
+/* ---- the interfaces' addresses ---- */
+
+static int open_netlink(uint32_t groups)
+{
+	_cleanup_fd_ int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | (groups ? SOCK_NONBLOCK : 0), NETLINK_ROUTE);
+	const struct sockaddr_nl addr = {.nl_family = AF_NETLINK, .nl_groups = groups};
+
+	if (fd < 0 || bind(fd, (const struct sockaddr *)&addr, sizeof addr) < 0)
+		return -errno;
+	return TAKE_FD(fd);
+}
+
+/* One datagram of the kernel's; what any other process may have sent us is thrown away. */
+static ssize_t receive(int fd, void *buf, size_t size)
+{
+	for (;;) {
+		struct sockaddr_nl from = {0};
+		socklen_t from_len = sizeof from;
+		ssize_t n = recvfrom(fd, buf, size, MSG_TRUNC, (struct sockaddr *)&from, &from_len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (from_len != sizeof from || from.nl_pid != 0)
+			continue;
+		return (size_t)n > size ? -EMSGSIZE : n;
+	}
+}
+
+/* With a point-to-point link IFA_ADDRESS is the other end's, and IFA_LOCAL ours; without one, only one of them may be there. */
+static int take_address(const struct nlmsghdr *h, struct list *l)
+{
+	const struct ifaddrmsg *m = NLMSG_DATA(h);
+	const size_t size = m->ifa_family == AF_INET ? 4 : 16;
+	const void *local = NULL, *address = NULL;
+	int left = (int)IFA_PAYLOAD(h);
+	struct cidr c = {.family = size == 4 ? 4 : 6, .len = size == 4 ? 32 : 128};
+
+	if (m->ifa_family != AF_INET && m->ifa_family != AF_INET6)
+		return 0;
+	for (const struct rtattr *a = IFA_RTA(m); RTA_OK(a, left); a = RTA_NEXT(a, left)) {
+		if (RTA_PAYLOAD(a) != size)
+			continue;
+		if (a->rta_type == IFA_LOCAL)
+			local = RTA_DATA(a);
+		else if (a->rta_type == IFA_ADDRESS)
+			address = RTA_DATA(a);
+	}
+	if (!local)
+		local = address;
+	if (!local)
+		return 0;
+	if (size == 4)
+		c.addr[10] = c.addr[11] = 0xff;
+	memcpy(c.addr + sizeof c.addr - size, local, size);
+	return list_add(l, &c);
+}
+
+/* 1: the list is whole, 0: there is more to come, -EINTR: it changed under the kernel's hands. */
+static int take_datagram(const void *buf, size_t size, struct list *l)
+{
+	int left = (int)size;
+
+	for (const struct nlmsghdr *h = buf; NLMSG_OK(h, (unsigned)left); h = NLMSG_NEXT(h, left)) {
+		int rc = 0;
+
+		if (h->nlmsg_flags & NLM_F_DUMP_INTR)
+			return -EINTR;
+		if (h->nlmsg_type == NLMSG_DONE) {
+			/* A dump that failed on the way says so here. */
+			if (h->nlmsg_len >= NLMSG_LENGTH(sizeof(int)))
+				rc = *(const int *)NLMSG_DATA(h);
+			return rc < 0 ? rc : 1;
+		}
+		if (h->nlmsg_type == NLMSG_ERROR)
+			return h->nlmsg_len >= NLMSG_LENGTH(sizeof(struct nlmsgerr))
+				   ? ((const struct nlmsgerr *)NLMSG_DATA(h))->error
+				   : -EBADMSG;
+		if (h->nlmsg_type == RTM_NEWADDR && h->nlmsg_len >= NLMSG_LENGTH(sizeof(struct ifaddrmsg)))
+			rc = take_address(h, l);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+static int dump_addresses(struct list *l)
+{
+	const struct {
+		struct nlmsghdr head;
+		struct ifaddrmsg body;
+	} ask = {.head = {.nlmsg_len = sizeof ask, .nlmsg_type = RTM_GETADDR, .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
+		 .body = {.ifa_family = AF_UNSPEC}};
+	_cleanup_fd_ int fd = open_netlink(0);
+	_cleanup_free_ void *buf = malloc(DUMP_BYTES);
+	int rc = 0;
+
+	if (fd < 0)
+		return fd;
+	if (!buf)
+		return -ENOMEM;
+	if (send(fd, &ask, sizeof ask, 0) != (ssize_t)sizeof ask)
+		return -errno;
+	while (rc == 0) {
+		ssize_t n = receive(fd, buf, DUMP_BYTES);
+
+		rc = n < 0 ? (int)n : take_datagram(buf, (size_t)n, l);
+	}
+	return rc < 0 ? rc : 0;
+}
+
+static int read_addresses(struct list *ret, struct err *e)
+{
+	struct list l = {0};
+	int rc = -EINTR;
+
+	for (int i = 0; rc == -EINTR && i < DUMP_TRIES; i++) {
+		l.count = 0;
+		rc = dump_addresses(&l);
+	}
+	if (rc < 0) {
+		free(l.at);
+		return err_errno(e, -rc, "network", "list this host's addresses");
+	}
+	list_normalize(&l);
+	*ret = l;
+	return 0;
+}
+
+/* ---- the name servers ---- */
+
+static int read_text(const char *path, char *buf, size_t *ret_len, struct err *e)
+{
+	/* O_NONBLOCK: a FIFO without a writer must not hang us; it is refused below. */
+	_cleanup_fd_ int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	struct stat st;
+	size_t len = 0;
+
+	if (fd < 0 && (errno == ENOENT || errno == ENOTDIR)) {
+		*ret_len = 0;
+		return 0;
+	}
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return err_errno(e, errno, "network", "open %s", path);
+	if (!S_ISREG(st.st_mode))
+		return err_set(e, EINVAL, "network", "%s is not a regular file", path);
+	for (;;) {
+		ssize_t n = read(fd, buf + len, RESOLV_CONF_BYTES - len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return err_errno(e, errno, "network", "read %s", path);
+		if (n == 0)
+			break;
+		len += (size_t)n;
+		if (len == RESOLV_CONF_BYTES)
+			return err_set(e, E2BIG, "network", "%s is over %d bytes", path, RESOLV_CONF_BYTES - 1);
+	}
+	*ret_len = len;
+	return 0;
+}
+
+static int read_resolvers(const char *path, struct list *ret, struct err *e)
+{
+	_cleanup_free_ char *text = malloc(RESOLV_CONF_BYTES);
+	struct cidr servers[RESOLVCONF_SERVERS];
+	struct list l = {0};
+	size_t len = 0, count;
+	int rc;
+
+	if (!text)
+		return err_set(e, ENOMEM, "network", "out of memory");
+	rc = read_text(path, text, &len, e);
+	if (rc < 0)
+		return rc;
+	count = resolvconf_parse(text, len, servers);
+	for (size_t i = 0; i < count; i++)
+		if (list_add(&l, &servers[i]) < 0) {
+			free(l.at);
+			return err_set(e, ENOMEM, "network", "out of memory");
+		}
+	list_normalize(&l);
+	*ret = l;
+	return 0;
+}
+
+/* ---- both ---- */
+
+int netenv_read(struct netenv *ret, const char *resolv_conf, struct err *e)
+{
+	struct list hosts = {0}, resolvers = {0};
+	int rc = read_addresses(&hosts, e);
+
+	if (rc == 0)
+		rc = read_resolvers(resolv_conf ? resolv_conf : RESOLV_CONF, &resolvers, e);
+	if (rc < 0) {
+		free(hosts.at);
+		return rc;
+	}
+	*ret = (struct netenv){
+	    .env = {.hosts = hosts.at, .host_count = hosts.count, .resolvers = resolvers.at, .resolver_count = resolvers.count},
+	    .hosts = hosts.at,
+	    .resolvers = resolvers.at,
+	};
+	return 0;
+}
+
+void netenv_clear(struct netenv *env)
+{
+	free(env->hosts);
+	free(env->resolvers);
+	memset(env, 0, sizeof *env);
+}
+
+static bool same(const struct cidr *a, size_t a_count, const struct cidr *b, size_t b_count)
+{
+	if (a_count != b_count)
+		return false;
+	for (size_t i = 0; i < a_count; i++)
+		if (cidr_compare(&a[i], &b[i]) != 0)
+			return false;
+	return true;
+}
+
+bool netenv_equal(const struct netenv *a, const struct netenv *b)
+{
+	/* Both are sorted. */
+	return same(a->env.hosts, a->env.host_count, b->env.hosts, b->env.host_count) &&
+	       same(a->env.resolvers, a->env.resolver_count, b->env.resolvers, b->env.resolver_count);
+}
+
+/* ---- change ---- */
+
+int netenv_watch(int *ret_fd, struct err *e)
+{
+	int fd = open_netlink(RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR);
+
+	if (fd < 0)
+		return err_errno(e, -fd, "network", "watch this host's addresses");
+	*ret_fd = fd;
+	return 0;
+}
+
+bool netenv_changed(int fd)
+{
+	bool changed = false;
+	/* Which address it was is read anew, whole; so it does no harm when a message does not fit. */
+	char buf[256];
+	ssize_t n;
+
+	while ((n = receive(fd, buf, sizeof buf)) != -EAGAIN) {
+		changed = true; /* a notice, a longer one (EMSGSIZE), or word that some were dropped (ENOBUFS) */
+		if (n < 0 && n != -EMSGSIZE && n != -ENOBUFS)
+			break;
+	}
+	return changed;
+}

@@ -1,0 +1,529 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "supervisor/governed.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/cleanup.h"
+#include "core/log.h"
+#include "supervisor/internal.h"
+
+#define CHECK_NS 2000000000ull /* how often the kernel is asked whether the programs are effective */
+#define RESOLV_CONF "/etc/resolv.conf"
+#define REMOVE_TRIES 200 /* of 5 ms: exiting tasks leave a cgroup a little after they are reaped */
+
+/* What of resolv.conf changes when somebody writes it, or puts another in its place. */
+struct file_state {
+	dev_t dev;
+	ino_t ino;
+	off_t size;
+	struct timespec changed;
+};
+
+struct governed {
+	struct supervisor *s;
+	const struct command *command;
+	struct box *box; /* NULL once released */
+	struct source keeper;
+	bool ended, unshielded;
+	int status;
+	uint64_t checked_ns;
+	struct file_state resolv_conf;
+};
+
+/* ---- signals ---- */
+
+static const int passed_on[] = {SIGTERM, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH};
+static const int asks_to_stop[] = {SIGTERM, SIGINT, SIGQUIT};
+
+static sigset_t taken_signals(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGHUP);
+	for (size_t i = 0; i < sizeof passed_on / sizeof passed_on[0]; i++)
+		sigaddset(&set, passed_on[i]);
+	return set;
+}
+
+void governed_block_signals(void)
+{
+	sigset_t set = taken_signals();
+
+	sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
+/* Once the command runs a signal is its own business; before that, it is about us. */
+static int refuse_when_stopped(struct err *e)
+{
+	sigset_t pending;
+
+	if (sigpending(&pending) < 0)
+		return err_errno(e, errno, "process", "look for signals");
+	for (size_t i = 0; i < sizeof asks_to_stop / sizeof asks_to_stop[0]; i++)
+		if (sigismember(&pending, asks_to_stop[i]))
+			return err_set(e, EINTR, "process", "SIG%s came before the command was started",
+				       sigabbrev_np(asks_to_stop[i]));
+	return 0;
+}
+
+static void on_signal(struct supervisor *s, struct source *src, uint32_t events)
+{
+	struct governed *g = src->owner;
+	struct signalfd_siginfo si;
+
+	(void)events;
+	while (read(src->fd, &si, sizeof si) == (ssize_t)sizeof si) {
+		/* What a terminal sends, it sends to the command as well: we share its process group. */
+		bool from_terminal = si.ssi_code == SI_KERNEL;
+
+		if (si.ssi_signo == SIGHUP)
+			slot_reload(s);
+		else if (!from_terminal && !g->ended)
+			(void)syscall(SYS_pidfd_send_signal, g->box->pidfd.fd, (int)si.ssi_signo, NULL, 0);
+	}
+}
+
+static int watch_signals(struct governed *g, struct err *e)
+{
+	struct supervisor *s = g->s;
+	sigset_t set = taken_signals();
+	int rc;
+
+	source_close(s, &s->signal_src);
+	s->signal_src = (struct source){.fn = on_signal, .owner = g, .fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK)};
+	rc = s->signal_src.fd < 0 ? -errno : source_add(s, &s->signal_src, EPOLLIN);
+	return rc < 0 ? err_errno(e, -rc, "process", "watch for signals") : 0;
+}
+
+/* ---- the policy ---- */
+
+int governed_check(const struct inforce *policy, const struct command *c, struct err *e)
+{
+	const struct policy *p = policy->policy;
+
+	if (p->loopback == WEIR_LOOPBACK_SELF)
+		return err_set(e, ENOTSUP, "--policy",
+			       "\"loopback\": \"self\" is for sandboxes, whose loopback is their own; this host's is not the "
+			       "command's: leave it out, and write rules for 127.0.0.0/8 and ::1");
+	if ((p->sockets.families & POLICY_AF_PACKET) && (c->caps >> CAP_NET_RAW & 1))
+		return err_set(
+		    e, ENOTSUP, "--policy",
+		    "packet sockets with net_raw send frames below the place where the policy judges: leave \"packet\" "
+		    "out of /sockets/families, or net_raw out of --keep-caps");
+	return 0;
+}
+
+static struct governed *governed_of(const struct supervisor *s)
+{
+	return s->signal_src.owner;
+}
+
+static bool same_limits(const struct policy_limits *a, const struct policy_limits *b)
+{
+	return a->memory_bytes == b->memory_bytes && a->cpu_percent == b->cpu_percent && a->processes == b->processes &&
+	       a->open_files == b->open_files;
+}
+
+/* A policy read again: refused when a command can't have it. Filter and limits were given at the start, and stay. */
+static int admit(struct supervisor *s, const struct inforce *fresh, struct err *e)
+{
+	const struct governed *g = governed_of(s);
+	struct filter_host filter;
+	int rc = governed_check(fresh, g->command, e);
+
+	if (rc == 0)
+		rc = filter_host_compile(fresh->policy, &filter, e);
+	if (rc < 0)
+		return rc;
+	if (!filter_host_equal(&filter, g->command->filter))
+		log_warn(
+		    "the command keeps the system call filter it was started with: what changed in mode, sockets, listen or "
+		    "syscalls is for the next start");
+	if (!same_limits(&fresh->policy->limits, &s->inforce.policy->limits))
+		log_warn("the command keeps the limits it was started with: new ones are for the next start");
+	filter_host_clear(&filter);
+	return 0;
+}
+
+static struct file_state look_at(const char *path)
+{
+	struct stat st;
+
+	if (stat(path, &st) < 0)
+		return (struct file_state){0};
+	return (struct file_state){.dev = st.st_dev, .ino = st.st_ino, .size = st.st_size, .changed = st.st_ctim};
+}
+
+static bool same_file(const struct file_state *a, const struct file_state *b)
+{
+	return a->dev == b->dev && a->ino == b->ino && a->size == b->size && a->changed.tv_sec == b->changed.tv_sec &&
+	       a->changed.tv_nsec == b->changed.tv_nsec;
+}
+
+/* The host's addresses tell us when they change; its list of name servers has to be looked at. */
+static void check_resolvers(struct governed *g)
+{
+	struct file_state now = look_at(RESOLV_CONF);
+
+	if (same_file(&now, &g->resolv_conf))
+		return;
+	g->resolv_conf = now;
+	slot_refresh(g->s);
+}
+
+/* ---- up to the running command ---- */
+
+static int do_cgroup2(struct governed *g, struct err *e)
+{
+	return cgroup_box_make_v2(&g->box->cgroup, &g->s->cgroups, g->box->id, e);
+}
+
+static int do_limits(struct governed *g, struct err *e)
+{
+	const struct policy_limits *l = &g->s->inforce.policy->limits;
+	const struct cgroup_limits limits = {
+	    .memory_bytes = l->memory_bytes, .cpu_percent = l->cpu_percent, .pids = l->processes};
+	int rc = cgroup_box_limit_v2(&g->box->cgroup, &g->s->cgroups, &limits, e);
+
+	return rc < 0 ? rc : cgroup_box_make_v1(&g->box->cgroup, &g->s->cgroups, &limits, e);
+}
+
+static void on_keeper(struct supervisor *s, struct source *src, uint32_t events)
+{
+	(void)events;
+	source_close(s, src);
+	/* Without it nobody would end the command if we were killed. */
+	if (!s->fatal)
+		s->fatal = err_set(&s->fatal_err, EPIPE, "keeper", "the process that keeps the command's cgroup is gone");
+}
+
+static int do_keeper(struct governed *g, struct err *e)
+{
+	_cleanup_fd_ int fd = openat(g->box->cgroup.v2_fd, "cgroup.kill", O_WRONLY | O_CLOEXEC);
+	int rc;
+
+	if (fd < 0)
+		return err_errno(e, errno, "keeper", "open the cgroup's kill file");
+	rc = ipc_send(g->keeper.fd, GOVERNED_KEEP, 1, &fd, 1);
+	return rc < 0 ? err_errno(e, -rc, "keeper", "hand over the cgroup's kill file") : 0;
+}
+
+static int do_policy_entry(struct governed *g, struct err *e)
+{
+	int rc = guard_set_sandbox(g->s->guard, g->box->cgroup.id, 0, 0, e);
+
+	g->box->guarded = rc == 0;
+	return rc;
+}
+
+static int do_policy_effective(struct governed *g, struct err *e)
+{
+	return guard_verify(g->s->guard, g->box->cgroup.v2_fd, e);
+}
+
+static const struct {
+	enum command_step step;
+	int (*fn)(struct governed *g, struct err *e);
+} steps[] = {
+    {COMMAND_CGROUP2, do_cgroup2},
+    {COMMAND_LIMITS, do_limits},
+    {COMMAND_KEEPER, do_keeper},
+    {COMMAND_POLICY_ENTRY, do_policy_entry},
+    {COMMAND_POLICY_EFFECTIVE, do_policy_effective},
+};
+
+static void on_pidfd(struct supervisor *s, struct source *src, uint32_t events)
+{
+	struct governed *g = src->owner;
+
+	(void)events;
+	if (waitpid(g->box->init_pid, &g->status, WNOHANG) != g->box->init_pid)
+		return;
+	g->ended = true;
+	source_close(s, src);
+}
+
+static void note_begin(struct governed *g)
+{
+	struct note n;
+
+	note_init(&n, NOTE_RUN_BEGIN, g->box);
+	slot_name(&g->s->inforce, &n.begin.policy);
+	notes_push(g->s, &n);
+}
+
+static int start(struct governed *g, struct err *e)
+{
+	struct command_process p = {.pidfd = -1};
+	struct box *b = g->box;
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && i < sizeof steps / sizeof steps[0]; i++)
+		if (!command_hook(g->command, steps[i].step, &rc, e))
+			rc = steps[i].fn(g, e);
+	if (rc == 0)
+		rc = refuse_when_stopped(e);
+	b->opened_ns = now_ns();
+	if (rc == 0)
+		rc = command_start(g->command, &b->cgroup, &p, e);
+	if (rc < 0)
+		return rc;
+	g->unshielded = p.unshielded;
+	b->init_pid = p.pid;
+	b->ran = true;
+	b->state = BOX_RUNNING;
+	b->pidfd = (struct source){.fn = on_pidfd, .owner = g, .fd = p.pidfd};
+	note_begin(g);
+	rc = source_add(g->s, &b->pidfd, EPOLLIN);
+	return rc < 0 ? err_errno(e, -rc, "process", "watch the command") : 0;
+}
+
+static int make_box(struct governed *g, struct err *e)
+{
+	struct box *b = calloc(1, sizeof *b);
+
+	if (!b)
+		return err_set(e, ENOMEM, "process", "out of memory");
+	cgroup_box_init(&b->cgroup);
+	b->pidfd.fd = b->control.fd = b->gate.fd = b->oom.fd = b->request = b->out = b->err = -1;
+	snprintf(b->id, sizeof b->id, "%.47s", g->s->instance);
+	snprintf(b->project, sizeof b->project, GOVERNED_PROJECT);
+	TAILQ_INSERT_TAIL(&g->s->boxes, b, link);
+	g->box = b;
+	return 0;
+}
+
+static int watch_keeper(struct governed *g, int fd, struct err *e)
+{
+	int rc;
+
+	g->keeper = (struct source){.fn = on_keeper, .owner = g, .fd = fcntl(fd, F_DUPFD_CLOEXEC, 0)};
+	rc = g->keeper.fd < 0 ? -errno : source_add(g->s, &g->keeper, 0); /* its end is all that is waited for */
+	return rc < 0 ? err_errno(e, -rc, "keeper", "watch the keeper") : 0;
+}
+
+int governed_new(struct governed **ret, const struct governed_config *config, int auditor_fd, struct err *e)
+{
+	struct governed *g = calloc(1, sizeof *g);
+	int rc;
+
+	if (g)
+		g->s = supervisor_alloc(config->instance);
+	if (!g || !g->s) {
+		free(g);
+		close(auditor_fd);
+		inforce_clear(config->policy);
+		return err_set(e, ENOMEM, "process", "out of memory");
+	}
+	g->command = config->command;
+	g->keeper.fd = -1;
+	g->s->inforce = *config->policy;
+	memset(config->policy, 0, sizeof *config->policy);
+	g->s->admit = admit;
+	g->resolv_conf = look_at(RESOLV_CONF);
+	rc = instance_open(g->s, auditor_fd, e);
+	if (rc == 0)
+		rc = watch_signals(g, e);
+	if (rc == 0)
+		rc = slot_apply(g->s, e);
+	if (rc == 0)
+		rc = slot_watch(g->s, e);
+	if (rc == 0)
+		rc = watch_keeper(g, config->keeper_fd, e);
+	if (rc == 0)
+		rc = make_box(g, e);
+	if (rc == 0)
+		rc = start(g, e);
+	if (rc < 0) {
+		governed_free(g, NULL);
+		return rc;
+	}
+	*ret = g;
+	return 0;
+}
+
+bool governed_unshielded(const struct governed *g)
+{
+	return g->unshielded;
+}
+
+/* ---- while it runs ---- */
+
+static void check(struct governed *g)
+{
+	struct supervisor *s = g->s;
+	struct err e;
+
+	if (now_ns() - g->checked_ns < CHECK_NS)
+		return;
+	g->checked_ns = now_ns();
+	check_resolvers(g);
+	if (s->refresh_ns && s->refresh_ns <= now_ns())
+		slot_refresh(s);
+	/* Links can be detached behind our back: then nothing may go on as if they were there. */
+	if (!s->fatal && guard_verify(s->guard, g->box->cgroup.v2_fd, &e) < 0)
+		s->fatal = err_set(&s->fatal_err, e.code, "policy", "the command was ended: %.200s", e.msg);
+}
+
+static void turn(struct supervisor *s)
+{
+	struct epoll_event ev;
+	/* One at a time: a handler may close another's descriptor. Level-triggered, so the rest come again at once. */
+	int n = epoll_wait(s->epoll_fd, &ev, 1, (int)(CHECK_NS / 1000000));
+	struct source *src = ev.data.ptr;
+
+	if (n < 0 && errno != EINTR)
+		s->fatal = err_errno(&s->fatal_err, errno, "process", "wait for events");
+	if (n == 1)
+		src->fn(s, src, ev.events);
+}
+
+static void kill_all(struct governed *g)
+{
+	struct box *b = g->box;
+	int rc = cgroup_box_kill(&b->cgroup);
+
+	if (rc < 0 && rc != -ENOENT)
+		log_error("%s: kill the cgroup: %s", b->id, strerror(-rc));
+	if (b->ran && !g->ended) {
+		(void)syscall(SYS_pidfd_send_signal, b->pidfd.fd, SIGKILL, NULL, 0);
+		while (waitpid(b->init_pid, &g->status, 0) < 0 && errno == EINTR)
+			;
+		g->ended = true;
+	}
+	box_confirm_empty(b);
+}
+
+static void describe_end(const struct governed *g, struct tell_end *t)
+{
+	bool by_signal = WIFSIGNALED(g->status);
+
+	t->ran = true;
+	t->end = g->s->fatal ? RUN_END_BROKEN : by_signal ? RUN_END_SIGNAL : RUN_END_EXIT;
+	t->signal = by_signal ? WTERMSIG(g->status) : 0;
+	t->exit_code = by_signal ? 128 + t->signal : WEXITSTATUS(g->status);
+	if (g->s->fatal) {
+		snprintf(t->layer, sizeof t->layer, "%.23s", g->s->fatal_err.where);
+		snprintf(t->detail, sizeof t->detail, "%.127s", g->s->fatal_err.msg);
+	}
+}
+
+static void count(struct governed *g, struct tell_end *t)
+{
+	struct weir_sandbox counters = {0};
+	struct cgroup_usage u;
+	struct err e;
+
+	cgroup_box_usage(&g->box->cgroup, &g->s->cgroups, &u);
+	if (guard_get_sandbox(g->s->guard, g->box->cgroup.id, &counters, &e) < 0)
+		log_error("%s: its counters can't be read: %s", g->box->id, e.msg);
+	t->cpu_us = u.cpu_us;
+	t->memory_peak = u.memory_peak;
+	snprintf(t->cpu_source, sizeof t->cpu_source, "%s", u.cpu_source);
+	snprintf(t->memory_source, sizeof t->memory_source, "%s", u.memory_source);
+	t->attempts = counters.attempts;
+	t->denied = counters.denied;
+	t->allowed = counters.allowed;
+	t->would_deny = counters.would_deny;
+	t->unlisted = counters.unlisted;
+	t->net_bytes = counters.bytes;
+	if (u.oom_kills && !t->detail[0])
+		snprintf(t->detail, sizeof t->detail, "the policy's memory limit was exceeded");
+}
+
+static void report(struct governed *g, uint64_t ended_ns)
+{
+	struct supervisor *s = g->s;
+	struct note n;
+
+	notes_drain_all(s);
+	note_init(&n, NOTE_RUN_END, g->box);
+	describe_end(g, &n.end);
+	n.end.duration_us = (ended_ns - g->box->opened_ns) / 1000;
+	count(g, &n.end);
+	box_report_flows(s, g->box);
+	notes_push(s, &n);
+	notes_flush(s);
+}
+
+int governed_wait(struct governed *g, int *ret_status, struct err *e)
+{
+	struct supervisor *s = g->s;
+	uint64_t ended_ns;
+
+	while (!g->ended && !s->fatal) {
+		check(g);
+		if (!s->fatal)
+			turn(s);
+	}
+	ended_ns = now_ns();
+	kill_all(g);
+	report(g, ended_ns);
+	if (s->fatal) {
+		if (e)
+			*e = s->fatal_err;
+		return s->fatal;
+	}
+	*ret_status = g->status;
+	return 0;
+}
+
+/* ---- the end ---- */
+
+static void remove_cgroup(struct governed *g)
+{
+	for (int i = 0; i < REMOVE_TRIES; i++) {
+		int rc = cgroup_box_remove(&g->box->cgroup, &g->s->cgroups);
+
+		if (rc == 0)
+			return;
+		if (rc != -EBUSY)
+			break;
+		usleep(5000);
+	}
+	log_error("%s: its cgroup can't be removed yet; the next start of Weir will", g->box->id);
+}
+
+static void release_box(struct governed *g)
+{
+	struct supervisor *s = g->s;
+	struct box *b = g->box;
+	struct err e;
+
+	if (!b)
+		return;
+	kill_all(g);
+	source_close(s, &b->pidfd);
+	if (b->guarded && guard_del_sandbox(s->guard, b->cgroup.id, &e) < 0)
+		log_error("%s: its policy entry stays: %s", b->id, e.msg);
+	remove_cgroup(g);
+	TAILQ_REMOVE(&s->boxes, b, link);
+	free(b);
+	g->box = NULL;
+}
+
+int governed_free(struct governed *g, struct err *e)
+{
+	int rc;
+
+	if (!g)
+		return 0;
+	release_box(g);
+	source_close(g->s, &g->keeper);
+	rc = supervisor_free(g->s, e);
+	free(g);
+	return rc;
+}
