@@ -182,7 +182,8 @@ static void random_policy(void)
 	say(",\"packets\":{\"ipv4_options\":\"%s\",\"routing_headers\":\"%s\",\"fragments\":\"%s\"}",
 	    below(2) ? "allow" : "deny", below(2) ? "allow" : "deny", below(2) ? "allow" : "deny");
 	if (!below(3))
-		say(",\"nat64_prefixes\":[\"2001:db8::/32\",\"2001:db8:64::/96\",\"2001:db8:1:2::/64\",\"2001:db8:1::/48\"]");
+		say(",\"nat64_prefixes\":[%s]",
+		    below(2) ? "\"2001:db8::/32\"" : "\"2001:db8:64::/96\",\"2001:db8:1:2::/64\",\"2001:db8:0::/48\"");
 	say(",\"rules\":[");
 	for (i = 0; i < rules; i++)
 		random_rule(i);

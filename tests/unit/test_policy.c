@@ -101,7 +101,7 @@ static const char everything[] =
     "\"esp\",\"ah\",0,255]},"
     "{\"verdict\":\"allow\",\"to\":\"10.0.0.1\",\"protocol\":\"udp\",\"ports\":[\"1-1023\",\"80-80\"]},"
     "{\"verdict\":\"allow\",\"to\":[\"@resolver\",\"@resolver\"],\"protocol\":[\"udp\",\"tcp\"],\"ports\":53}],"
-    "\"nat64_prefixes\":[\"2001:db8:64::/96\",\"2001:db8::/"
+    "\"nat64_prefixes\":[\"2001:db8:64::/96\",\"2001:db9::/"
     "32\"],\"loopback\":\"self\",\"inbound\":\"allow\",\"listen\":\"deny\","
     "\"packets\":{\"ipv4_options\":\"allow\",\"routing_headers\":\"deny\",\"fragments\":\"allow\"},"
     "\"sockets\":{\"families\":[\"unix\",\"inet\",\"netlink\",\"packet\",\"vsock\"],\"types\":[\"raw\",\"raw\"],\"protocols\":["
@@ -349,6 +349,11 @@ static const struct refused {
     {LIT(DOC("\"nat64_prefixes\":[\"64:ff9b::/96\",\"10.0.0.0/8\"]")), "/nat64_prefixes/1", "IPv6 prefix"},
     {LIT(DOC("\"nat64_prefixes\":[\"2001:db8::/33\"]")), "/nat64_prefixes/0", "32, 40, 48, 56, 64 or 96"},
     {LIT(DOC("\"nat64_prefixes\":[\"2001:db8::1/96\"]")), "/nat64_prefixes/0", "write 2001:db8::/96"},
+    {LIT(DOC("\"nat64_prefixes\":[\"2001:db8::/32\",\"2001:db9::/96\",\"2001:db8:64::/96\"]")), "/nat64_prefixes/2",
+     "overlaps /nat64_prefixes/0"},
+    {LIT(DOC("\"nat64_prefixes\":[\"2001:db8:64::/96\",\"2001:db8::/32\"]")), "/nat64_prefixes/1",
+     "overlaps /nat64_prefixes/0"},
+    {LIT(DOC("\"nat64_prefixes\":[\"2001:db8:64::/96\",\"2001:db8:64::/96\"]")), "/nat64_prefixes/1", "overlaps"},
     {LIT(DOC("\"nat64_prefixes\":[\"2001:db8:0:0:100::/96\"]")), "/nat64_prefixes/0", "bits 64 to 71 zero"},
     {LIT(DOC("\"packets\":[]")), "/packets", "an object, and is a list"},
     {LIT(DOC("\"packets\":{\"options\":\"deny\"}")), "/packets/options",

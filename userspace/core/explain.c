@@ -15,13 +15,9 @@ enum { TCP = 6, UDP = 17, ICMPV6 = 58, UDPLITE = 136 };
 
 /* ---- what is asked ---- */
 
-/* By the names that records use, so that what the audit printed can be pasted here, and those that policies use. */
+/* By the names that records and policies use, so that what the audit printed can be pasted here. */
 static int find_protocol(const char *name, size_t len, uint8_t *ret)
 {
-	static const struct {
-		const char *name;
-		uint8_t number;
-	} others[] = {{"gre", 47}, {"esp", 50}, {"ah", 51}};
 	char buf[NETPROTO_TEXT_MAX], number[NETPROTO_TEXT_MAX];
 
 	for (unsigned p = 0; p < 256; p++) {
@@ -34,11 +30,6 @@ static int find_protocol(const char *name, size_t len, uint8_t *ret)
 			return 0;
 		}
 	}
-	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-		if (strlen(others[i].name) == len && !memcmp(others[i].name, name, len)) {
-			*ret = others[i].number;
-			return 0;
-		}
 	return -EINVAL;
 }
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ICMP = 1, IGMP = 2, TCP = 6, UDP = 17, DCCP = 33, ICMPV6 = 58, SCTP = 132, UDPLITE = 136 };
+enum { ICMP = 1, IGMP = 2, TCP = 6, UDP = 17, DCCP = 33, GRE = 47, ESP = 50, AH = 51, ICMPV6 = 58, SCTP = 132, UDPLITE = 136 };
 
 static int put_ipv4(char *out, const uint8_t a[4])
 {
@@ -55,8 +55,8 @@ void netaddr_text(char ret[NETADDR_TEXT_MAX], const uint8_t addr[16], uint8_t fa
 const char *netproto_text(char buf[NETPROTO_TEXT_MAX], uint8_t protocol)
 {
 	static const char *const names[256] = {
-	    [ICMP] = "icmp", [IGMP] = "igmp",	  [TCP] = "tcp",   [UDP] = "udp",
-	    [DCCP] = "dccp", [ICMPV6] = "icmpv6", [SCTP] = "sctp", [UDPLITE] = "udplite",
+	    [ICMP] = "icmp", [IGMP] = "igmp", [TCP] = "tcp",	   [UDP] = "udp",   [DCCP] = "dccp",	   [GRE] = "gre",
+	    [ESP] = "esp",   [AH] = "ah",     [ICMPV6] = "icmpv6", [SCTP] = "sctp", [UDPLITE] = "udplite",
 	};
 
 	if (names[protocol])

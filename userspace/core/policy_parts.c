@@ -32,6 +32,18 @@ static int read_nat64_prefix(const json_t *v, const struct spot *at, struct weir
 	return 0;
 }
 
+/* The place of an earlier prefix that holds this one or lies in it, or `count`. Two layouts for one address would hide one. */
+static size_t overlaps(const struct weir_nat64 *all, size_t count)
+{
+	const struct weir_nat64 *n = &all[count];
+	size_t i;
+
+	for (i = 0; i < count; i++)
+		if (!memcmp(all[i].addr, n->addr, (all[i].len < n->len ? all[i].len : n->len) / 8))
+			break;
+	return i;
+}
+
 int policy_read_nat64(const json_t *v, const struct spot *at, const struct key *key, void *field, struct err *e)
 {
 	struct policy *p = field;
@@ -47,6 +59,12 @@ int policy_read_nat64(const json_t *v, const struct spot *at, const struct key *
 
 		if (rc < 0)
 			return rc;
+		if (overlaps(p->nat64, i) < i)
+			return spot_fail(
+			    &here, e, EINVAL,
+			    "overlaps /nat64_prefixes/%zu: an address of both would be decoded in one way only; name the one "
+			    "that your translator uses",
+			    overlaps(p->nat64, i));
 		p->nat64_count++;
 	}
 	return 0;
