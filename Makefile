@@ -191,7 +191,7 @@ lint: $(B)/gen/guard.skel.h ## clang-format, cppcheck, clang-tidy, shellcheck, a
 		-Irunner -I$(B)/gen -D_GNU_SOURCE -DINIT_BLOB="\"/dev/null\"" 2>/dev/null' tidy
 
 .PHONY: bench
-bench: $(B)/weir ## figures of this machine, with floors and peers beside them (root)
+bench: $(B)/weir $(B)/bench/bench_judge ## figures of this machine, with floors and peers beside them (root)
 	@python3 tests/bench/bench.py
 
 .PHONY: install

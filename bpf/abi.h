@@ -15,6 +15,12 @@
 #define WEIR_COMM_LEN 16
 #define WEIR_DNS_MAX 255 /* RFC 1035 section 2.3.4: a name on the wire, length bytes and root included */
 
+/*
+ * What came from outside has an allowance of its own: else somebody out there could use up a sandbox's flows by writing from a
+ * thousand addresses, and hide what it tries itself.
+ */
+#define WEIR_INBOUND_FLOWS_PER_SANDBOX 64
+
 /* Map sizes. A full map denies (sandboxes) or loses detail but not the count (flows). */
 #define WEIR_SANDBOXES_MAX 4096
 #define WEIR_POLICIES_MAX 128
@@ -44,9 +50,10 @@ enum weir_hook {
 	WEIR_HOOK_CONNECT6 = 2,
 	WEIR_HOOK_SENDMSG4 = 3,
 	WEIR_HOOK_SENDMSG6 = 4,
-	WEIR_HOOK_EGRESS = 5,  /* cgroup_skb egress: the packet itself */
-	WEIR_HOOK_INGRESS = 6, /* cgroup_skb ingress: a packet from outside; the address is the sender's, the port its own */
-	WEIR_HOOK_COUNT = 7,
+	WEIR_HOOK_EGRESS = 5,	  /* cgroup_skb egress: the packet itself */
+	WEIR_HOOK_INGRESS = 6,	  /* cgroup_skb ingress: a packet from outside; the address is the sender's, the port its own */
+	WEIR_HOOK_SETSOCKOPT = 7, /* joining a group: the kernel itself reports it to the network, with the address in it */
+	WEIR_HOOK_COUNT = 8,
 };
 
 /* Why a verdict is what it is. */
@@ -190,6 +197,8 @@ struct weir_sandbox {
 	__u64 would_deny;    /* attempts = allowed + denied + would_deny */
 	__u64 probes;	     /* attempts made while WEIR_SB_PROBE was set, and .. */
 	__u64 probes_denied; /* .. how many of them were denied */
+	__u64 inbound;	     /* packets from outside that were refused (or would be): no attempts of this cgroup's */
+	__u64 inbound_flows; /* distinct flows of those that got an entry */
 	__u64 flows;	     /* distinct flows that got an entry in the flows map */
 	__u64 unlisted; /* attempts with neither a flow entry nor an event (limit, full map or full ring): detail is lost */
 	__u64 packets;	/* allowed to leave */
@@ -258,7 +267,7 @@ _Static_assert(sizeof(struct weir_image) == 16 + 24 * WEIR_NAT64_MAX, "ABI");
 _Static_assert(sizeof(struct weir_prefix) == 24, "ABI");
 _Static_assert(sizeof(struct weir_atom) == 10, "ABI");
 _Static_assert(sizeof(struct weir_list) == 4 + 10 * WEIR_LIST_ATOMS, "ABI");
-_Static_assert(sizeof(struct weir_sandbox) == 104, "ABI");
+_Static_assert(sizeof(struct weir_sandbox) == 120, "ABI");
 _Static_assert(sizeof(struct weir_flow_key) == 48, "ABI");
 _Static_assert(sizeof(struct weir_flow) == 32, "ABI");
 _Static_assert(sizeof(struct weir_event) == 48 + 16 + 16 + 16 + 8 + 256, "ABI");

@@ -10,6 +10,7 @@
  *	hook_address.bpf.h	connect4/6, sendmsg4/6
  *	hook_packet.bpf.h	cgroup_skb/egress
  *	hook_inbound.bpf.h	cgroup_skb/ingress
+ *	hook_option.bpf.h	setsockopt
  *	hook_release.bpf.h	sock_release
  */
 #include "vmlinux.h"
@@ -24,6 +25,7 @@
 #include "hook_address.bpf.h"
 #include "hook_packet.bpf.h"
 #include "hook_inbound.bpf.h"
+#include "hook_option.bpf.h"
 #include "hook_release.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

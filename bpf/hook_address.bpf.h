@@ -78,9 +78,8 @@ struct connect_who {
 };
 
 /* Nearly always both are the same cgroup, and there is one walk. */
-static __always_inline void find_connect_who(struct bpf_sock_addr *ctx, struct task_struct *t, struct connect_who *w)
+static __always_inline void find_connect_who(struct cgroup *cg, struct task_struct *t, struct connect_who *w)
 {
-	struct cgroup *cg = socket_cgroup(ctx->sk);
 
 	w->own = t ? bpf_get_current_ancestor_cgroup_id((int)level) : 0;
 	if (t && cg == t->cgroups->dfl_cgrp && w->own) {
@@ -94,7 +93,7 @@ static __always_inline void find_connect_who(struct bpf_sock_addr *ctx, struct t
 		w->made_in = BPF_CORE_READ(cg, kn, id);
 }
 
-static __always_inline void read_dest(const struct bpf_sock_addr *ctx, const struct weir_flow_key *key, struct weir_dest *d)
+static __always_inline void read_dest(const struct weir_flow_key *key, struct weir_dest *d)
 {
 	__builtin_memcpy(d->addr, key->daddr, sizeof d->addr);
 	d->port = __builtin_bswap16(key->dport_be);
@@ -102,22 +101,14 @@ static __always_inline void read_dest(const struct bpf_sock_addr *ctx, const str
 	d->protocol = key->protocol;
 }
 
-/* MPTCP asks as a protocol of its own (262), and is TCP on the wire. */
-static __always_inline __u8 wire_protocol(const struct bpf_sock_addr *ctx)
-{
-	return (__u8)ctx->protocol;
-}
-
 /* Both cgroups are asked of the destination in `key`; fills in the rest of the attempt. */
-static __always_inline weir_judgement judge_now(struct bpf_sock_addr *ctx, struct attempt *a, const struct connect_who *w,
-						struct in_force *f)
+static __always_inline weir_judgement judge_now(struct attempt *a, const struct connect_who *w, struct in_force *f)
 {
 	struct weir_dest d = {};
 	weir_judgement j;
 
 	a->key.cgroup = w->own ? w->own : w->made_in;
-	a->key.protocol = wire_protocol(ctx);
-	read_dest(ctx, &a->key, &d);
+	read_dest(&a->key, &d);
 	find_in_force(a->key.cgroup, f);
 	j = judge_in_force(f, 1, &d);
 	if (a->key.cgroup != w->made_in) {
@@ -138,8 +129,8 @@ static __always_inline int judge_connect(struct bpf_sock_addr *ctx, struct attem
 	struct in_force f;
 	struct weir_owner *o;
 
-	find_connect_who(ctx, t, &w);
-	judge_now(ctx, a, &w, &f);
+	find_connect_who(socket_cgroup(ctx->sk), t, &w);
+	judge_now(a, &w, &f);
 	a->task = t;
 	count_attempt(ctx, NULL, f.sb, a, is_quiet(&f));
 	if (a->key.verdict == WEIR_DENY)
@@ -149,7 +140,7 @@ static __always_inline int judge_connect(struct bpf_sock_addr *ctx, struct attem
 	o = owner_of(ctx->sk);
 	if (o) {
 		remember(o, t, w.own);
-		o->judged = f.image;
+		o->judged = f.generation;
 	}
 	return ADDR_PASS;
 }
@@ -183,33 +174,54 @@ static __always_inline weir_judgement count_socket(struct weir_owner *o, __u64 m
 	return j;
 }
 
+static __always_inline bool may_broadcast(struct bpf_sock *sk)
+{
+	return BPF_CORE_READ(plain_sock(sk), __sk_common.skc_flags) >> bpf_core_enum_value(enum sock_flags, SOCK_BROADCAST) & 1;
+}
+
 /*
  * A destination that many listen to: multicast, or any for a socket that may broadcast (without that option the kernel refuses
- * every broadcast address, the subnets' own included).
+ * every broadcast address, the subnets' own included). Asked when the socket is counted: see hook_option.bpf.h.
  */
-static __always_inline bool is_to_many(struct bpf_sock_addr *ctx, const struct weir_flow_key *key)
+static __always_inline bool is_to_many(const struct weir_flow_key *key, const struct weir_owner *o)
 {
-	if (key->family != 4)
-		return false;
-	if (key->daddr[12] >= 224)
-		return true;
-	return BPF_CORE_READ(plain_sock(ctx->sk), __sk_common.skc_flags) >>
-		   bpf_core_enum_value(enum sock_flags, SOCK_BROADCAST) &
-	       1;
+	return key->family == 4 && (key->daddr[12] >= 224 || *(const volatile __u32 *)&o->broadcast);
 }
 
 /* Refuses what the packet hook would see too late. What is only watched, or allowed, that hook records as ever. */
-static __always_inline bool refuse_to_many(struct bpf_sock_addr *ctx, struct attempt *a, struct task_struct *t)
+static __always_inline int judge_to_many(struct bpf_sock_addr *ctx, struct attempt *a, struct task_struct *t)
 {
 	struct connect_who w;
 	struct in_force f;
 
-	find_connect_who(ctx, t, &w);
-	if (weir_verdict_of(judge_now(ctx, a, &w, &f)) != WEIR_DENY || (f.sb && f.sb->flags & WEIR_SB_OWN_NET))
-		return false;
+	find_connect_who(socket_cgroup(ctx->sk), t, &w);
+	if (weir_verdict_of(judge_now(a, &w, &f)) != WEIR_DENY || (f.sb && f.sb->flags & WEIR_SB_OWN_NET))
+		return ADDR_PASS;
 	a->task = t;
 	count_attempt(ctx, NULL, f.sb, a, false);
-	return true;
+	return ADDR_REFUSE;
+}
+
+/* The first time that a socket is pointed somewhere. */
+static __always_inline int count_first_use(struct bpf_sock_addr *ctx, struct attempt *a, struct task_struct *t,
+					   struct weir_owner *o)
+{
+	struct connect_who w;
+	struct in_force f;
+	weir_judgement j;
+
+	find_connect_who(socket_cgroup(ctx->sk), t, &w);
+	j = o ? count_socket(o, w.made_in) : weir_judge_socket(0, 0, 0);
+	if (o && may_broadcast(ctx->sk))
+		o->broadcast = 1; /* since before these programs were attached */
+	if (weir_verdict_of(j) == WEIR_ALLOW)
+		return ADDR_PASS;
+	a->key.cgroup = w.own ? w.own : w.made_in;
+	find_in_force(a->key.cgroup, &f);
+	set_judgement(&a->key, j, &f);
+	a->task = t;
+	count_attempt(ctx, NULL, f.sb, a, false);
+	return weir_verdict_of(j) == WEIR_DENY ? ADDR_REFUSE : ADDR_PASS;
 }
 
 /* A datagram socket: counted at its first use, otherwise passed on. `key` holds the destination. */
@@ -217,27 +229,12 @@ static __always_inline int defer(struct bpf_sock_addr *ctx, struct attempt *a)
 {
 	struct task_struct *t = credible_task();
 	struct weir_owner *o = owner_of(ctx->sk);
-	struct connect_who w;
-	struct in_force f;
-	weir_judgement j;
 
-	if (is_to_many(ctx, &a->key) && refuse_to_many(ctx, a, t))
-		return ADDR_REFUSE;
 	if (o && t)
 		remember(o, t, OWN_UNKNOWN);
-	if (o && o->counted)
-		return ADDR_PASS;
-	find_connect_who(ctx, t, &w);
-	j = o ? count_socket(o, w.made_in) : weir_judge_socket(0, 0, 0);
-	if (weir_verdict_of(j) == WEIR_ALLOW)
-		return ADDR_PASS;
-	a->key.cgroup = w.own ? w.own : w.made_in;
-	find_in_force(a->key.cgroup, &f);
-	set_judgement(&a->key, j, &f);
-	a->key.protocol = wire_protocol(ctx);
-	a->task = t;
-	count_attempt(ctx, NULL, f.sb, a, false);
-	return weir_verdict_of(j) == WEIR_DENY ? ADDR_REFUSE : ADDR_PASS;
+	if ((!o || !o->counted) && count_first_use(ctx, a, t, o) == ADDR_REFUSE)
+		return ADDR_REFUSE;
+	return o && is_to_many(&a->key, o) ? judge_to_many(ctx, a, t) : ADDR_PASS;
 }
 
 static __always_inline void destination4(struct bpf_sock_addr *ctx, struct weir_flow_key *key, __u8 hook)
@@ -245,6 +242,7 @@ static __always_inline void destination4(struct bpf_sock_addr *ctx, struct weir_
 	__u32 ip = ctx->user_ip4;
 
 	key->hook = hook;
+	key->protocol = (__u8)ctx->protocol; /* MPTCP asks as a protocol of its own (262), and is TCP (6) on the wire */
 	key->family = 4;
 	key->daddr[10] = key->daddr[11] = 0xff;
 	__builtin_memcpy(key->daddr + 12, &ip, 4);
@@ -256,6 +254,7 @@ static __always_inline void destination6(struct bpf_sock_addr *ctx, struct weir_
 	__u32 ip[4] = {ctx->user_ip6[0], ctx->user_ip6[1], ctx->user_ip6[2], ctx->user_ip6[3]};
 
 	key->hook = hook;
+	key->protocol = (__u8)ctx->protocol;
 	key->family = 6;
 	/* The kernel will send IPv4 to a mapped address, so that is what is judged. */
 	if (!ip[0] && !ip[1] && ip[2] == __builtin_bswap32(0xffff)) {

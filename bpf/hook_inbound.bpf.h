@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * cgroup_skb/ingress: what comes to a socket from outside without having been asked for. A stream takes connections, and a
- * datagram socket that was never pointed anywhere takes datagrams, only when the policy says `inbound: allow`. Everything
- * else passes: it answers something that the other hooks have judged.
+ * datagram socket that has sent nothing (or nothing that was let out) takes datagrams, only when the policy says `inbound:
+ * allow`, or when they come from this host and the rules allow the address they come to. Everything else passes: it answers
+ * something that the other hooks have judged.
  */
 #ifndef WEIR_BPF_HOOK_INBOUND_H
 #define WEIR_BPF_HOOK_INBOUND_H
@@ -20,16 +21,23 @@ static __always_inline void read_sender(struct __sk_buff *skb, const struct weir
 	}
 }
 
-static __always_inline weir_judgement judge_inbound(const struct in_force *f, int readable, const struct weir_dest *from)
+/* What goes over the loopback device comes from this host, whatever addresses are in it. Its index is 1 everywhere. */
+#define LOOPBACK_IFINDEX 1
+
+/* `to`: where the packet goes, that is us. Somebody on this host may come where the policy would let ourselves go. */
+static __always_inline weir_judgement judge_inbound(const struct in_force *f, int readable, const struct weir_dest *to,
+						    bool local)
 {
 	weir_judgement j = weir_judge_entry(f->sb != NULL, f->head, readable);
 
-	if (!weir_denies(j)) {
-		if (f->head->loopback == WEIR_LOOPBACK_SELF && weir_is_loopback(from))
+	if (weir_denies(j))
+		return weir_as_enforced(f->head, j);
+	if (local) {
+		j = weir_judge_dest(f->image, to);
+		if (!weir_denies(j))
 			return j;
-		j = weir_judgement_of(WEIR_DENY, WEIR_REASON_INBOUND);
 	}
-	return weir_as_enforced(f->head, j);
+	return weir_as_enforced(f->head, weir_judgement_of(WEIR_DENY, WEIR_REASON_INBOUND));
 }
 
 /* Whether this packet is one that nobody here asked for. `sk` is a full socket. */
@@ -42,7 +50,7 @@ static __always_inline bool is_unasked(struct bpf_sock *sk)
 	if (sk->protocol != WEIR_P_UDP && sk->protocol != WEIR_P_UDPLITE)
 		return false;
 	o = bpf_sk_storage_get(&owners, sk, NULL, 0);
-	return !o || !o->counted;
+	return !o || !o->asked;
 }
 
 SEC("cgroup_skb/ingress")
@@ -50,7 +58,7 @@ int weir_ingress(struct __sk_buff *skb)
 {
 	struct bpf_sock *sk = skb->sk;
 	struct weir_packet pk = {};
-	struct weir_dest from = {};
+	struct weir_dest from = {}, to = {};
 	struct attempt a = {};
 	struct weir_owner *o;
 	struct in_force f;
@@ -78,7 +86,8 @@ int weir_ingress(struct __sk_buff *skb)
 	}
 	readable = weir_read_packet(skb, &pk) == 0;
 	read_sender(skb, &pk, &from);
-	j = judge_inbound(&f, readable, &from);
+	dest_of_packet(&pk, &to);
+	j = judge_inbound(&f, readable, &to, skb->ifindex == LOOPBACK_IFINDEX);
 	if (weir_verdict_of(j) == WEIR_ALLOW)
 		return PACKET_PASS;
 	__builtin_memcpy(a.key.daddr, from.addr, sizeof a.key.daddr);

@@ -112,6 +112,28 @@ static __always_inline void dest_of_packet(const struct weir_packet *pk, struct 
 		   (pk->routing ? WEIR_DEST_ROUTING : 0);
 }
 
+/*
+ * This socket has sent something that was let out, so it may be answered. Sockets without storage were never seen by an address
+ * hook (they are older than the policy); without memory for it the answers are refused.
+ */
+static __always_inline void note_asked(struct __sk_buff *skb, const struct in_force *f)
+{
+	struct bpf_sock *sk = skb->sk;
+	struct weir_owner *o;
+
+	if (!f->head || (f->head->flags & WEIR_IMG_INBOUND))
+		return;
+	if (sk)
+		sk = bpf_sk_fullsock(sk);
+	if (!sk)
+		return;
+	o = bpf_sk_storage_get(&owners, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!o)
+		stat_inc(WEIR_STAT_STORAGE);
+	else if (!o->asked)
+		o->asked = 1;
+}
+
 /* What a listener or a socket that it accepted sends is an answer; the policy that let the question in lets it out. */
 static __always_inline weir_judgement judge_answer(weir_judgement j, const struct in_force *f, const struct packet_who *w)
 {
@@ -132,7 +154,7 @@ static __always_inline bool is_told(weir_judgement j, const struct in_force *f, 
 		return false;
 	if (weir_verdict_of(j) == WEIR_ALLOW)
 		return true;
-	return weir_verdict_of(j) == WEIR_WOULD_DENY && w->socket && w->socket->judged == f->image;
+	return weir_verdict_of(j) == WEIR_WOULD_DENY && w->socket && w->socket->judged == f->generation;
 }
 
 SEC("cgroup_skb/egress")
@@ -160,6 +182,8 @@ int weir_egress(struct __sk_buff *skb)
 	pass = weir_verdict_of(j) != WEIR_DENY;
 	if (pass && f.sb)
 		count_passed(f.sb, skb->len);
+	if (pass && !w.stream)
+		note_asked(skb, &f);
 	if (pass && pk.protocol == WEIR_P_TCP && is_told(j, &f, &w))
 		return PACKET_PASS;
 

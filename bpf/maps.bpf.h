@@ -111,10 +111,12 @@ struct weir_owner {
 	__u32 host_pid;	  /* 0: nobody we could name */
 	__u32 pid;
 	__u32 uid;
-	__u32 judged; /* the image that this socket's connect() was judged by; 0: by none */
+	__u32 judged; /* the policy's generation that this socket's connect() was judged by; 0: by none */
 	char comm[WEIR_COMM_LEN];
 	__u8 accepts; /* a listener that may take connections from outside, and the sockets it accepted */
-	__u8 pad[7];
+	__u8 asked;   /* a datagram of it was let out: it may be answered */
+	__u8 pad[2];
+	__u32 broadcast; /* it may broadcast, or will in a moment: see hook_option.bpf.h */
 };
 
 /* Made at connect and sendmsg only: at socket() it would tax every socket. No memory: a stream's attribution is lost; a

@@ -196,7 +196,7 @@ static __always_inline void fill_event(void *ctx, struct __sk_buff *skb, struct 
 {
 	ev->key = a->key;
 	ev->time_ns = now;
-	ev->socket_cookie = bpf_get_socket_cookie(ctx);
+	ev->socket_cookie = ctx ? bpf_get_socket_cookie(ctx) : 0;
 	ev->len = a->len;
 	fill_who(ev, a);
 	__builtin_memset(ev->pad, 0, sizeof ev->pad);
@@ -218,6 +218,13 @@ static __always_inline int add_to_flow(const struct weir_flow_key *key, __u32 le
 	return 1;
 }
 
+/* The allowance that a flow's place is taken from. */
+static __always_inline __u64 *places(struct weir_sandbox *sb, __u8 hook, __u64 *ret_max)
+{
+	*ret_max = hook == WEIR_HOOK_INGRESS ? WEIR_INBOUND_FLOWS_PER_SANDBOX : WEIR_FLOWS_PER_SANDBOX;
+	return hook == WEIR_HOOK_INGRESS ? &sb->inbound_flows : &sb->flows;
+}
+
 /*
  * Gives a new flow its entry and its event: both or neither, or the flow would never be told. So the event's place is taken
  * first, and the entry, once visible, stays: another CPU may be counting in it already. Returns 0 when the attempt is in
@@ -227,24 +234,25 @@ static __always_inline int open_flow(void *ctx, struct __sk_buff *skb, struct we
 				     __u64 now)
 {
 	struct weir_flow first = {.count = 1, .bytes = a->len, .first_ns = now, .last_ns = now};
+	__u64 max, *taken = places(sb, a->key.hook, &max);
 	struct weir_event *ev;
 	long rc;
 
-	if (__sync_fetch_and_add(&sb->flows, 1) >= WEIR_FLOWS_PER_SANDBOX) {
-		__sync_fetch_and_add(&sb->flows, -1);
+	if (__sync_fetch_and_add(taken, 1) >= max) {
+		__sync_fetch_and_add(taken, -1);
 		stat_inc(WEIR_STAT_FLOW_FULL);
 		return 0;
 	}
 	ev = bpf_ringbuf_reserve(&events, sizeof *ev, 0);
 	if (!ev) {
-		__sync_fetch_and_add(&sb->flows, -1);
+		__sync_fetch_and_add(taken, -1);
 		stat_inc(WEIR_STAT_RING_FULL);
 		return 0;
 	}
 	rc = bpf_map_update_elem(&flows, &a->key, &first, BPF_NOEXIST);
 	if (rc) {
 		bpf_ringbuf_discard(ev, 0);
-		__sync_fetch_and_add(&sb->flows, -1);
+		__sync_fetch_and_add(taken, -1);
 		/* Another CPU was first, or there is no room. */
 		if (add_to_flow(&a->key, a->len, now))
 			return 1;
@@ -254,6 +262,17 @@ static __always_inline int open_flow(void *ctx, struct __sk_buff *skb, struct we
 	fill_event(ctx, skb, ev, a, now);
 	bpf_ringbuf_submit(ev, 0);
 	return 1;
+}
+
+static __always_inline void count_verdict(struct weir_sandbox *sb, __u8 verdict)
+{
+	__sync_fetch_and_add(&sb->attempts, 1);
+	if (verdict == WEIR_ALLOW)
+		__sync_fetch_and_add(&sb->allowed, 1);
+	else if (verdict == WEIR_WOULD_DENY)
+		__sync_fetch_and_add(&sb->would_deny, 1);
+	else
+		__sync_fetch_and_add(&sb->denied, 1);
 }
 
 /*
@@ -279,17 +298,15 @@ static __always_inline void count_attempt(void *ctx, struct __sk_buff *skb, stru
 			__sync_fetch_and_add(&sb->probes_denied, 1);
 		return;
 	}
-	__sync_fetch_and_add(&sb->attempts, 1);
-	if (a->key.verdict == WEIR_ALLOW)
-		__sync_fetch_and_add(&sb->allowed, 1);
-	else if (a->key.verdict == WEIR_WOULD_DENY)
-		__sync_fetch_and_add(&sb->would_deny, 1);
-	else
-		__sync_fetch_and_add(&sb->denied, 1);
+	if (a->key.hook == WEIR_HOOK_INGRESS) {
+		__sync_fetch_and_add(&sb->inbound, 1);
+	} else {
+		count_verdict(sb, a->key.verdict);
+	}
 	if (quiet && a->key.verdict == WEIR_ALLOW)
 		return;
 	now = bpf_ktime_get_boot_ns();
-	if (!add_to_flow(&a->key, a->len, now) && !open_flow(ctx, skb, sb, a, now))
+	if (!add_to_flow(&a->key, a->len, now) && !open_flow(ctx, skb, sb, a, now) && a->key.hook != WEIR_HOOK_INGRESS)
 		__sync_fetch_and_add(&sb->unlisted, 1);
 }
 

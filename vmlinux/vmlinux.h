@@ -72,9 +72,19 @@ struct bpf_sock_addr {
 	struct bpf_sock *sk;
 };
 
+struct bpf_sockopt {
+	struct bpf_sock *sk;
+	void *optval;
+	void *optval_end;
+	__s32 level;
+	__s32 optname;
+	__s32 optlen;
+};
+
 struct __sk_buff {
 	__u32 len;
 	__u32 protocol;
+	__u32 ifindex;
 	struct bpf_sock *sk;
 };
 

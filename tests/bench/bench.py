@@ -93,6 +93,25 @@ def fork_floor(python, count):
     return json.loads(done.stderr)
 
 
+def judgements():
+    """The kernel's own count of nanoseconds for one judgement; the floor parses the packet and looks nothing up."""
+    done = subprocess.run([os.path.join("build", "bench", "bench_judge")], stdout=subprocess.PIPE, check=True)
+    figures = json.loads(done.stdout)
+    floor = figures.pop("floor_ns")
+    rows.append({"what": "judgement, floor", "ns": floor})
+    print("%-52s %d ns" % ("floor: a packet parsed, no policy looked up", floor))
+    for name, ns in figures.items():
+        rows.append({"what": "judgement, " + name[:-3], "ns": ns, "over_floor_ns": ns - floor})
+        print("%-52s %d ns, %d over the floor" % ("judgement of a packet: " + name[:-3].replace("_", " "), ns, ns - floor), flush=True)
+
+
+def exec_start():
+    """What `weir exec` adds to a command: programs loaded and attached, a policy compiled, a process made and proven."""
+    bare = statistics.median(timed(10, lambda: subprocess.run(["true"], check=True)))
+    row("weir exec --policy tool-call -- true", timed(10, lambda: subprocess.run(
+        [os.path.join("build", "weir"), "exec", "--quiet", "--policy", "tool-call", "--", "true"], check=True)), note="true alone %.2f ms" % bare)
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__)
     ap.add_argument("--seconds", type=int, default=10)
@@ -122,7 +141,10 @@ def main():
         row("  of which the run itself, gate to main's end", runs, floor)
         for clients in (1, 4, 8):
             throughput(service, clients, args.seconds)
-    print("bare python: %.2f ms, so a hit is %.2f of starting one" % (bare, rows[-5]["p50_ms"] / bare))
+    last_hit = rows[-5]["p50_ms"]
+    judgements()
+    exec_start()
+    print("bare python: %.2f ms, so a hit is %.2f of starting one" % (bare, last_hit / bare))
     if args.json:
         with open(args.json, "w") as f:
             json.dump(rows, f, indent=1)

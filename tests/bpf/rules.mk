@@ -15,7 +15,12 @@ $(B)/gen/test_judge.skel.h: $(B)/gen/test_judge.bpf.o
 	$(say) SKEL $@
 	$(Q)$(BPFTOOL) gen skeleton $< name test_judge_bpf > $@
 
-$(B)/bpf/test_judge: tests/bpf/test_judge.c $(B)/gen/test_judge.skel.h $(filter-out $(B)/obj/userspace/cli/main.o,$(WEIR_OBJ))
+$(B)/bpf/test_judge: tests/bpf/test_judge.c tests/bpf/judge_rig.h $(B)/gen/test_judge.skel.h $(filter-out $(B)/obj/userspace/cli/main.o,$(WEIR_OBJ))
 	$(say) TEST $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) $(CPPFLAGS) $(ALL_LDFLAGS) $(filter-out %.h,$^) -lcmocka $(LIBS) -o $@
+
+$(B)/bench/bench_judge: tests/bench/bench_judge.c tests/bpf/judge_rig.h $(B)/gen/test_judge.skel.h $(filter-out $(B)/obj/userspace/cli/main.o,$(WEIR_OBJ))
+	$(say) BENCH $@
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $(CPPFLAGS) $(ALL_LDFLAGS) $(filter-out %.h,$^) -lcmocka $(LIBS) -o $@

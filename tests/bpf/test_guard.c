@@ -1348,6 +1348,8 @@ static void test_socket_uncountable(void **state)
 	pid_t pid;
 
 	(void)state;
+	/* Thousands of groups that it may join are not to be listed one by one. */
+	set_policy(ALLOWING, WEIR_ALLOW, ANY_PACKET | WEIR_IMG_QUIET_ALLOW);
 	govern(BOX_A, ALLOWING, 0);
 	must(guard_stats(t.guard, before, &e), &e);
 	pid = spawn(BOX_A, 0);
@@ -1552,7 +1554,8 @@ static void test_accepted_stream(void **state)
 	assert_false(heard(s, 200));
 	sb = counters(BOX_A);
 	assert_int_equal(sb.packets, 0);
-	assert_true(sb.denied >= 1 && sb.attempts == sb.denied);
+	assert_true(sb.inbound >= 1 && sb.inbound_flows == 1);
+	assert_int_equal(sb.attempts + sb.denied + sb.flows, 0); /* it has tried nothing */
 	expect_one(BOX_A, WEIR_HOOK_INGRESS, WEIR_DENY, WEIR_REASON_INBOUND);
 	assert_int_equal(ntohs(seen.ev[0].key.dport_be), 7778);
 
@@ -1599,7 +1602,7 @@ static void test_pins_hold(void **state)
 static void test_detached(void **state)
 {
 	struct err e = {0};
-	int l = udp_listener(9);
+	int l = udp_listener(9), i;
 
 	(void)state;
 	govern(BOX_A, DENYING, 0);
@@ -1608,8 +1611,10 @@ static void test_detached(void **state)
 	must(guard_unpin(t.pins, &e), &e);
 	assert_int_equal(udp_from(BOX_A, "192.0.2.1", 9), EPERM); /* our fds hold them still */
 	t.guard = guard_free(t.guard);
-	usleep(50000);
-	assert_int_equal(udp_from(BOX_A, "192.0.2.1", 9), 0);
+	/* The kernel lets go of them a little later. */
+	for (i = 0; i < 50 && udp_from(BOX_A, "192.0.2.1", 9) != 0; i++)
+		usleep(20000);
+	assert_true(i < 50);
 	assert_true(heard(l, HEAR_MS));
 	assert_int_equal(guard_adopt(&t.guard, t.pins, &e), -ENOENT);
 	assert_null(t.guard);
@@ -1698,7 +1703,7 @@ static void test_budget(void **state)
 		n++;
 	}
 	fclose(f);
-	assert_int_equal(n, 7);
+	assert_int_equal(n, 8);
 }
 
 static void count_probe(void *ctx, const char *prog, int rc, const char *why)
@@ -1716,7 +1721,7 @@ static void test_probe(void **state)
 
 	(void)state;
 	must(guard_probe(count_probe, &n, &e), &e);
-	assert_int_equal(n, 7);
+	assert_int_equal(n, 8);
 }
 
 /* ---- */

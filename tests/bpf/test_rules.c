@@ -182,17 +182,24 @@ static void wait_for_child(void)
 	assert_true(told->go != 0);
 }
 
-/* Waits for one datagram for as long as it takes; `first`: sends one somewhere before. */
-static void receive_child(int first)
+enum first { NOTHING, CONNECTS, IS_DENIED, SENDS };
+
+/* Waits for one datagram for as long as it takes, and does something before. */
+static void receive_child(enum first first)
 {
 	int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	union addr any, a;
-	socklen_t len = addr_of(&a, AF_INET, "198.51.100.1", 4000);
+	union addr any, a, denied;
+	socklen_t len = addr_of(&a, AF_INET, "192.0.2.8", 4000), denied_len = addr_of(&denied, AF_INET, "10.0.0.1", 4000);
+	union addr none = {.sa = {.sa_family = AF_UNSPEC}};
 	char line[8];
 
 	MUST(bind(s, &any.sa, addr_of(&any, AF_INET, "0.0.0.0", IN_PORT)) == 0);
-	if (first)
+	if (first == SENDS)
 		MUST(sendto(s, "x", 1, 0, &a.sa, len) == 1);
+	if (first == IS_DENIED)
+		MUST(sendto(s, "x", 1, 0, &denied.sa, denied_len) < 0 && errno == EPERM);
+	if (first == CONNECTS)
+		MUST(connect(s, &a.sa, len) == 0 && connect(s, &none.sa, sizeof none.sa) == 0);
 	__atomic_store_n(&told->go, 1, __ATOMIC_RELEASE);
 	MUST(recv(s, line, sizeof line, 0) == 4);
 	_exit(0);
@@ -210,44 +217,96 @@ static int is_over(pid_t pid, int ms)
 	return 0;
 }
 
-static void test_inbound_datagram(void **state)
+/* The address it comes to is one that the rules deny: what is on the same machine counts as outside. */
+static void ask_from_outside(void)
+{
+	assert_int_equal(udp_to("203.0.113.9", IN_PORT, "weir", 4), 0);
+}
+
+static pid_t receiver(enum first first)
 {
 	pid_t pid;
 
+	told->go = 0;
+	pid = spawn(BOX_A, 0);
+	if (pid == 0)
+		receive_child(first);
+	wait_for_child();
+	return pid;
+}
+
+static void test_inbound_datagram(void **state)
+{
+	enum first first;
+	pid_t pid;
+
 	(void)state;
-	use_rules(0, WEIR_ALLOW);
-	told->go = 0;
-	pid = spawn(BOX_A, 0);
-	if (pid == 0)
-		receive_child(0);
-	wait_for_child();
-	assert_int_equal(udp_to("203.0.113.9", IN_PORT, "weir", 4), 0);
-	assert_false(is_over(pid, 200));
-	expect_one(BOX_A, WEIR_HOOK_INGRESS, WEIR_DENY, WEIR_REASON_INBOUND);
-	assert_int_equal(seen.ev[0].key.protocol, IPPROTO_UDP);
-	assert_int_equal(ntohs(seen.ev[0].key.dport_be), IN_PORT);
-	/* The same datagram when connections from outside are welcome, and when they are only watched. */
-	use_rules(WEIR_IMG_INBOUND, WEIR_ALLOW);
-	assert_int_equal(udp_to("203.0.113.9", IN_PORT, "weir", 4), 0);
-	child_ok(pid);
-	use_rules(WEIR_IMG_MONITOR, WEIR_ALLOW);
-	told->go = 0;
-	pid = spawn(BOX_A, 0);
-	if (pid == 0)
-		receive_child(0);
-	wait_for_child();
-	assert_int_equal(udp_to("203.0.113.9", IN_PORT, "weir", 4), 0);
+	/* Neither pointing the socket somewhere nor a send that was refused opens it. */
+	for (first = NOTHING; first <= IS_DENIED; first++) {
+		use_rules(0, WEIR_DENY);
+		pid = receiver(first);
+		drain();
+		ask_from_outside();
+		assert_false(is_over(pid, 100));
+		expect_one(BOX_A, WEIR_HOOK_INGRESS, WEIR_DENY, WEIR_REASON_INBOUND);
+		assert_int_equal(seen.ev[0].key.protocol, IPPROTO_UDP);
+		assert_int_equal(ntohs(seen.ev[0].key.dport_be), IN_PORT);
+		assert_int_equal(counters(BOX_A).inbound, 1);
+		assert_int_equal(counters(BOX_A).attempts, first == IS_DENIED);
+		/* The same datagram when connections from outside are welcome. */
+		use_rules(WEIR_IMG_INBOUND, WEIR_DENY);
+		ask_from_outside();
+		child_ok(pid);
+	}
+	/* When they are only watched. */
+	use_rules(WEIR_IMG_MONITOR, WEIR_DENY);
+	pid = receiver(NOTHING);
+	ask_from_outside();
 	child_ok(pid);
 	expect_one(BOX_A, WEIR_HOOK_INGRESS, WEIR_WOULD_DENY, WEIR_REASON_INBOUND);
 	/* Whoever has asked may be answered. */
-	use_rules(0, WEIR_ALLOW);
-	told->go = 0;
-	pid = spawn(BOX_A, 0);
-	if (pid == 0)
-		receive_child(1);
-	wait_for_child();
-	assert_int_equal(udp_to("203.0.113.9", IN_PORT, "weir", 4), 0);
+	use_rules(0, WEIR_DENY);
+	pid = receiver(SENDS);
+	ask_from_outside();
 	child_ok(pid);
+	assert_int_equal(counters(BOX_A).inbound, 0);
+	/* And whoever is on this host may come where the rules would let one go oneself. */
+	use_rules(0, WEIR_ALLOW);
+	pid = receiver(NOTHING);
+	ask_from_outside();
+	child_ok(pid);
+}
+
+/* A thousand senders hide nothing: what comes in has places of its own. */
+static void test_inbound_flood(void **state)
+{
+	struct weir_sandbox sb;
+	char from[32];
+	pid_t pid;
+	int i;
+
+	(void)state;
+	use_rules(0, WEIR_DENY);
+	pid = receiver(NOTHING);
+	for (i = 0; i < 1100; i++) {
+		int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+		union addr a;
+		socklen_t len;
+
+		snprintf(from, sizeof from, "203.0.%d.%d", 112 + (i >> 8), i & 255);
+		len = addr_of(&a, AF_INET, from, 0);
+		assert_int_equal(bind(s, &a.sa, len), 0);
+		len = addr_of(&a, AF_INET, "203.0.113.9", IN_PORT);
+		assert_int_equal(sendto(s, "weir", 4, 0, &a.sa, len), 4);
+		close(s);
+	}
+	sb = counters(BOX_A);
+	assert_int_equal(sb.inbound, 1100);
+	assert_int_equal(sb.inbound_flows, WEIR_INBOUND_FLOWS_PER_SANDBOX);
+	assert_int_equal(sb.attempts + sb.flows + sb.unlisted, 0);
+	assert_int_equal(drain(), WEIR_INBOUND_FLOWS_PER_SANDBOX);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
 }
 
 /* Accepts one, answers it, then tries to go somewhere else with the sockets that may answer. */
@@ -374,6 +433,92 @@ static void test_to_many(void **state)
 	close(l);
 }
 
+/* ---- joining a group: the kernel reports it, with the address ---- */
+
+static int join(int family, int source)
+{
+	struct ip_mreqn m = {.imr_ifindex = 1};
+	struct ip_mreq_source ms = {0};
+	struct group_req g = {.gr_interface = 1};
+	struct ipv6_mreq m6 = {.ipv6mr_interface = 1};
+	int s = socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (family == AF_INET6 && source) {
+		addr_of((void *)&g.gr_group, AF_INET6, "ff1e:beef::1", 0);
+		return setsockopt(s, IPPROTO_IPV6, MCAST_JOIN_GROUP, &g, sizeof g) < 0 ? errno : 0;
+	}
+	if (family == AF_INET6) {
+		inet_pton(AF_INET6, "ff1e:beef::1", &m6.ipv6mr_multiaddr);
+		return setsockopt(s, IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP, &m6, sizeof m6) < 0 ? errno : 0;
+	}
+	inet_pton(AF_INET, "239.1.2.3", &m.imr_multiaddr);
+	inet_pton(AF_INET, "239.1.2.3", &ms.imr_multiaddr);
+	inet_pton(AF_INET, "127.0.0.1", &ms.imr_interface);
+	inet_pton(AF_INET, "192.0.2.1", &ms.imr_sourceaddr);
+	if (source)
+		return setsockopt(s, IPPROTO_IP, IP_ADD_SOURCE_MEMBERSHIP, &ms, sizeof ms) < 0 ? errno : 0;
+	return setsockopt(s, IPPROTO_IP, IP_ADD_MEMBERSHIP, &m, sizeof m) < 0 ? errno : 0;
+}
+
+static void test_join(void **state)
+{
+	int family, source, verdict;
+
+	(void)state;
+	for (family = 0; family < 2; family++)
+		for (source = 0; source < 2; source++)
+			for (verdict = 0; verdict < 2; verdict++) {
+				uint8_t daddr[16];
+				pid_t pid;
+
+				govern(BOX_A, verdict ? ALLOWING : DENYING, 0);
+				pid = spawn(BOX_A, 0);
+				if (pid == 0)
+					_exit(join(family ? AF_INET6 : AF_INET, source));
+				assert_int_equal(reap(pid), verdict ? 0 : EPERM);
+				expect_one(BOX_A, WEIR_HOOK_SETSOCKOPT, verdict ? WEIR_ALLOW : WEIR_DENY, WEIR_REASON_DEFAULT);
+				daddr_of(daddr, family ? "ff1e:beef::1" : "239.1.2.3");
+				assert_memory_equal(seen.ev[0].key.daddr, daddr, 16);
+				assert_int_equal(seen.ev[0].key.protocol, family ? IPPROTO_ICMPV6 : IPPROTO_IGMP);
+				assert_int_equal(seen.ev[0].attribution, WEIR_ATTR_CURRENT);
+			}
+}
+
+/* SO_BROADCAST before the first use, not after it; other options, long ones too, are let through untouched. */
+static void option_child(void)
+{
+	int before = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), after = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0),
+	    on = 1;
+	union addr a;
+	socklen_t len = addr_of(&a, AF_INET, "192.0.2.1", 9);
+	static char big[8192];
+
+	MUST(setsockopt(before, SOL_SOCKET, SO_BROADCAST, &on, sizeof on) == 0);
+	MUST(connect(before, &a.sa, len) == 0);
+	MUST(connect(after, &a.sa, len) == 0);
+	MUST(setsockopt(after, SOL_SOCKET, SO_BROADCAST, &on, sizeof on) < 0 && errno == EPERM);
+	on = 0;
+	MUST(setsockopt(after, SOL_SOCKET, SO_BROADCAST, &on, sizeof on) == 0);
+	on = 4096;
+	MUST(setsockopt(after, SOL_SOCKET, SO_RCVBUF, &on, sizeof on) == 0);
+	memcpy(big, &on, sizeof on);
+	MUST(setsockopt(after, SOL_SOCKET, SO_RCVBUF, big, sizeof big) == 0);
+	_exit(0);
+}
+
+static void test_options(void **state)
+{
+	pid_t pid;
+
+	(void)state;
+	govern(BOX_A, ALLOWING, 0);
+	pid = spawn(BOX_A, 0);
+	if (pid == 0)
+		option_child();
+	child_ok(pid);
+	assert_int_equal(counters(BOX_A).attempts, 0);
+}
+
 /* An image's own bound on datagram sockets. */
 static void test_socket_bound(void **state)
 {
@@ -403,8 +548,8 @@ static void test_socket_bound(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    T(test_which_rule),	  T(test_monitor), T(test_quiet),	 T(test_inbound_datagram),
-	    T(test_answers_only), T(test_to_many), T(test_socket_bound),
+	    T(test_which_rule), T(test_monitor),       T(test_quiet), T(test_inbound_datagram), T(test_answers_only),
+	    T(test_to_many),	T(test_inbound_flood), T(test_join),  T(test_options),		T(test_socket_bound),
 	};
 
 	if (geteuid() != 0) {

@@ -14,12 +14,14 @@ import re
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
 import unittest
 
 from footprint import cgroups_of, of_uid
+from internet import in_netns
 from lib import SLOW, WEIR, WEIR_HOOKS, Listener, cgroup2_mount, cgroup_mounts, weir
 
 NOBODY = 65534
@@ -425,10 +427,10 @@ class Ends(Clean):
         self.assertEqual([p for p in of_uid(NOBODY) if marker in open("/proc/%d/cmdline" % p).read()], [])
 
     def test_signals_are_passed_on(self):
-        code = "import signal, sys, time\n" + "".join(
-            "signal.signal(signal.SIG%s, lambda *a: print('%s', flush=True))\n" % (n, n) for n in ("TERM", "INT", "QUIT", "USR1", "USR2", "WINCH", "HUP")
+        code = "import signal, sys, time\nheard = []\n" + "".join(
+            "signal.signal(signal.SIG%s, lambda *a: (heard.append(1), print('%s', flush=True)))\n" % (n, n) for n in ("TERM", "INT", "QUIT", "USR1", "USR2", "WINCH", "HUP")
         )
-        with Running(PYTHON, "-c", code + "print('up', flush=True)\nfor _ in range(6): signal.pause()") as r:
+        with Running(PYTHON, "-c", code + "print('up', flush=True)\nwhile len(heard) < 6: time.sleep(0.01)") as r:
             self.assertEqual(r.line(), "up")
             # HUP is for Weir: the command must not hear it.
             r.process.send_signal(signal.SIGHUP)
@@ -541,6 +543,193 @@ class Ends(Clean):
             status, errors = r.finish()
             self.assertEqual(status, 125, errors)
             self.assertIn("weir: policy: the command was ended", errors)
+
+
+# Leaves a connection to "address port" with so many bytes in it, and exits (or waits to be killed).
+POST = """
+import socket, sys, time
+address, port, size, options, wait = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
+s.connect((address, port))
+if options:
+    s.setsockopt(socket.IPPROTO_IP, socket.IP_OPTIONS, bytes.fromhex(options))
+s.setblocking(False)
+print(s.send(b"x" * size), flush=True)
+time.sleep(float(wait))
+"""
+
+ANSWER = """
+import socket, sys
+s = socket.socket()
+s.bind(("0.0.0.0", int(sys.argv[1])))
+s.listen()
+print("up", flush=True)
+c, _ = s.accept()
+c.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+c.setblocking(False)
+print(c.send(b"x" * (1 << 20)), flush=True)
+"""
+RECORD_ROUTE = "0707040000000001"
+
+
+class Connections(Clean):
+    """What a command's connections hold when it is gone: delivered while the policy is in force, or never."""
+
+    PORT = 9999  # TCP: nobody else listens there
+
+    def setUp(self):
+        super().setUp()
+        self.server = in_netns(namespace.pid, socket.socket)
+        self.server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self.server.bind(("0.0.0.0", self.PORT))
+        self.server.listen(4)
+        self.server.settimeout(20 * SLOW)
+
+    def tearDown(self):
+        self.server.close()
+        super().tearDown()
+
+    def left(self, port=PORT, local=False):
+        """The states of connections to (or from) that port, but TIME_WAIT."""
+        with open("/proc/%d/net/tcp" % namespace.pid) as f:
+            rows = [line.split() for line in f][1:]
+        return [r[3] for r in rows if int(r[1 if local else 2].split(":")[1], 16) == port and r[3] not in ("06", "0A")]
+
+    def post(self, size, options="", wait=0, **more):
+        return Running(PYTHON, "-c", POST, "198.51.100.7", str(self.PORT), str(size), options, str(wait), **more)
+
+    def drain(self, peer):
+        """How much comes until the end; None when there is none but a reset, or nothing more."""
+        peer.settimeout(10 * SLOW)
+        total = 0
+        try:
+            while piece := peer.recv(65536):
+                total += len(piece)
+        except OSError:
+            return None
+        return total
+
+    def test_what_is_allowed_is_delivered(self):
+        with self.post(1 << 20) as r:
+            sent = int(r.line())
+            peer, _ = self.server.accept()
+            time.sleep(1)
+            self.assertIsNone(r.process.poll(), "the end did not wait")
+            with peer:
+                self.assertEqual(self.drain(peer), sent)
+            status, errors = r.finish()
+            self.assertEqual(status, 0)
+            self.assertNotIn("lost", errors)
+        self.assertGreater(sent, 100000)
+
+    def test_what_nobody_takes_is_destroyed(self):
+        """A peer that stands still, and packets that the policy stops for their form."""
+        for size, options in ((1 << 20, ""), (1000, RECORD_ROUTE)):
+            with self.post(size, options) as r:
+                self.assertGreater(int(r.line()), 0)
+                peer, _ = self.server.accept()
+                began = time.monotonic()
+                with peer:
+                    status, errors = r.finish()
+                    self.assertGreater(time.monotonic() - began, 4)
+                    self.assertEqual(status, 0)
+                    self.assertIn("1 connections that the command left still held data: closed, it is lost", errors)
+                    self.assertEqual(self.left(), [])
+                    if options:
+                        peer.settimeout(2)
+                        self.assertRaises(OSError, peer.recv, 1)
+
+    def test_what_is_denied_is_destroyed_at_once(self):
+        """Allowed when it was connected, and no more when the command ends."""
+        path = policy_file(name="left.json")
+        code = POST.replace("time.sleep(float(wait))", "sys.stdin.readline()")
+        with Running(PYTHON, "-c", code, "198.51.100.7", str(self.PORT), str(1 << 20), "", "0", policy=path) as r:
+            r.line()
+            peer, _ = self.server.accept()
+            with peer:
+                policy_file(name="left.json", rules=RULES[1:])
+                r.process.send_signal(signal.SIGHUP)
+                r.error_until("policy replaced")
+                began = time.monotonic()
+                status, errors = r.finish()
+                self.assertEqual((status, self.left()), (0, []))
+                self.assertLess(time.monotonic() - began, 3 * SLOW)
+                self.assertNotIn("is lost", errors)
+
+    def test_asked_to_stop_it_does_not_wait(self):
+        with self.post(1 << 20) as r:
+            r.line()
+            peer, _ = self.server.accept()
+            with peer:
+                time.sleep(1)
+                r.process.terminate()
+                began = time.monotonic()
+                self.assertIn("it is lost", r.finish()[1])
+                self.assertLess(time.monotonic() - began, 3 * SLOW)
+                self.assertEqual(self.left(), [])
+
+    def test_only_watched_is_left_alone(self):
+        with self.post(1 << 20, policy=policy_file(mode="monitor", default="deny", rules=[])) as r:
+            sent = int(r.line())
+            peer, _ = self.server.accept()
+            with peer:
+                self.assertEqual(r.finish()[0], 0)
+                self.assertEqual(self.left(), ["04"])  # FIN_WAIT1
+                self.assertEqual(self.drain(peer), sent)
+
+    def test_answers_of_what_it_accepted(self):
+        """They go to where no rule allows anything."""
+        policy = policy_file(inbound="allow", rules=[])
+        with Running(PYTHON, "-c", ANSWER, "9998", policy=policy) as r:
+            self.assertEqual(r.line(), "up")
+            peer = in_netns(namespace.pid, socket.socket)
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            peer.connect(("198.51.100.7", 9998))
+            sent = int(r.line())
+            time.sleep(1)
+            with peer:
+                self.assertEqual(self.drain(peer), sent)
+            self.assertEqual(r.finish()[0], 0)
+
+    def test_killed_weir_leaves_them_to_the_sweep(self):
+        with self.post(1 << 20, wait=1000) as r:
+            r.line()
+            peer, _ = self.server.accept()
+            with peer:
+                r.process.kill()
+                r.process.wait()
+                deadline = time.monotonic() + 5 * SLOW
+                while self.left() != ["04"] and time.monotonic() < deadline:
+                    time.sleep(0.01)
+                self.assertEqual(self.left(), ["04"])
+                self.assertEqual(run("true").returncode, 0)
+                self.assertEqual(self.left(), [])
+
+
+class StandardStreams(Clean):
+    def test_network_sockets_are_refused(self):
+        """They are the caller's, and judged by nobody."""
+        kinds = [(socket.AF_INET, socket.SOCK_DGRAM), (socket.AF_INET, socket.SOCK_STREAM), (socket.AF_INET6, socket.SOCK_DGRAM),
+                 (socket.AF_NETLINK, socket.SOCK_RAW), (socket.AF_PACKET, socket.SOCK_RAW)]  # fmt: skip
+        for family, kind in kinds:
+            for name, words in (("stdin", "standard input"), ("stdout", "standard output")):
+                with in_netns(namespace.pid, lambda f=family, k=kind: socket.socket(f, k)) as s:
+                    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, name: s}
+                    done = subprocess.run(command_line("true"), timeout=60, **streams)
+                self.assertEqual(done.returncode, 125, (family, name))
+                self.assertIn(("weir: descriptors: %s is a network socket" % words).encode(), done.stderr)
+        with in_netns(namespace.pid, socket.socket) as s:
+            self.assertEqual(subprocess.run(command_line("true"), stdin=subprocess.DEVNULL, stderr=s, timeout=60).returncode, 125)
+
+    def test_unix_sockets_may_stay(self):
+        ours, its = socket.socketpair()
+        with ours, its:
+            done = subprocess.run(command_line("cat", options=("--quiet",)), stdin=subprocess.DEVNULL, stdout=its, timeout=60)
+            self.assertEqual(done.returncode, 0)
+            done = subprocess.run(command_line("echo", "hello", options=("--quiet",)), stdin=its, stdout=its, stderr=its, timeout=60)
+            self.assertEqual((done.returncode, ours.recv(100)), (0, b"hello\n"))
 
 
 class Reload(Clean):

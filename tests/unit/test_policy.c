@@ -718,6 +718,9 @@ static const struct warned {
     {RULE("\"to\":\"@resolver\""), NULL, "/rules/0/to", "everything on the name servers is allowed"},
     {OPEN(",{\"verdict\":\"deny\",\"to\":\"@resolver\"}]"), NULL, NULL, NULL},
     {RULE("\"to\":\"@resolver\",\"protocol\":\"udp\""), NULL, "/rules/0/to", "everything on the name servers is allowed"},
+    {OPEN(",{\"verdict\":\"deny\",\"to\":\"192.0.2.0/24\",\"protocol\":[\"tcp\",\"ah\"]}]"), NULL, "/rules/2/protocol",
+     "51 is an extension header in IPv6"},
+    {OPEN(",{\"verdict\":\"deny\",\"to\":\"192.0.2.0/24\",\"protocol\":[\"tcp\",\"esp\"]}]"), NULL, NULL, NULL},
     /* metadata */
     {"{\"name\":\"x\",\"default\":\"allow\",\"rules\":[{\"verdict\":\"deny\",\"to\":\"@special-purpose\"}]}", NULL, "/default",
      "the default verdict lets 10.96.0.1"},

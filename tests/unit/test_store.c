@@ -32,7 +32,7 @@ static void test_summary(void **state)
 	assert_true(store_run_ended(s, "r1"));
 
 	json = run_json(s, "r1", true);
-	assert_int_equal(json_object_size(json), 6);
+	assert_int_equal(json_object_size(json), 7);
 	assert_int_equal(number(json, "would_deny"), 0);
 	assert_int_equal(number(json, "attempts"), 114);
 	assert_int_equal(number(json, "denied"), 106);

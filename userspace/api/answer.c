@@ -79,9 +79,10 @@ static json_t *egress(const struct run_result *r)
 	if (json_is_object(told) && json_is_array(json_object_get(told, "destinations")))
 		return told;
 	json_decref(told);
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:[]}", "attempts", (json_int_t)end->attempts, "denied",
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:[]}", "attempts", (json_int_t)end->attempts, "denied",
 			 (json_int_t)end->denied, "allowed", (json_int_t)end->allowed, "would_deny",
-			 (json_int_t)end->would_deny, "lost", (json_int_t)end->attempts, "destinations");
+			 (json_int_t)end->would_deny, "inbound", (json_int_t)end->inbound, "lost", (json_int_t)end->attempts,
+			 "destinations");
 }
 
 json_t *answer_result(const struct run_result *r)

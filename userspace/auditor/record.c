@@ -199,6 +199,7 @@ static int end_json(json_t *into, const struct tell_end *end)
 	bad |= json_object_set_new(into, "denied", event_u64(end->denied));
 	bad |= json_object_set_new(into, "allowed", event_u64(end->allowed));
 	bad |= json_object_set_new(into, "would_deny", event_u64(end->would_deny));
+	bad |= json_object_set_new(into, "inbound", event_u64(end->inbound));
 	bad |= json_object_set_new(into, "unlisted", event_u64(end->unlisted));
 	bad |= json_object_set_new(into, "net_bytes", event_u64(end->net_bytes));
 	return bad;

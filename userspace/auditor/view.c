@@ -29,7 +29,8 @@ struct view {
 
 struct totals {
 	uint64_t attempts, denied, allowed, would_deny, lost;
-	bool exact; /* from the kernel's counters; else from what is listed so far */
+	uint64_t inbound; /* what came from outside and was refused: among the events, not among the attempts */
+	bool exact;	  /* from the kernel's counters; else from what is listed so far */
 };
 
 struct view *view_new(void)
@@ -236,14 +237,24 @@ static bool entry_is(const struct entry *e, const char *verdict)
 	return strcmp(text_of(e->event, "verdict"), verdict) == 0;
 }
 
+/* Its address is a sender's: nobody in the run has tried to reach it. */
+static bool is_inbound(const struct entry *e)
+{
+	return strcmp(text_of(e->event, "hook"), event_hook_names[WEIR_HOOK_INGRESS]) == 0;
+}
+
 static struct totals totals_of(const struct view *v)
 {
-	uint64_t listed = 0, denied = 0, would_deny = 0, no_event = 0, unlisted = number_of(v->end, "unlisted");
+	uint64_t listed = 0, denied = 0, would_deny = 0, inbound = 0, no_event = 0, unlisted = number_of(v->end, "unlisted");
 	struct totals t = {.exact = v->end != NULL};
 
 	for (size_t i = 0; i < v->n; i++) {
 		const struct entry *e = &v->entries[i];
 
+		if (is_inbound(e)) {
+			inbound += entry_count(e);
+			continue;
+		}
 		listed += entry_count(e);
 		denied += entry_is(e, event_verdict_names[WEIR_DENY]) ? entry_count(e) : 0;
 		would_deny += entry_is(e, event_verdict_names[WEIR_WOULD_DENY]) ? entry_count(e) : 0;
@@ -253,6 +264,7 @@ static struct totals totals_of(const struct view *v)
 	t.denied = t.exact ? number_of(v->end, "denied") : denied;
 	t.would_deny = t.exact ? number_of(v->end, "would_deny") : would_deny;
 	t.allowed = t.exact ? number_of(v->end, "allowed") : listed - denied - would_deny;
+	t.inbound = t.exact ? number_of(v->end, "inbound") : inbound;
 	t.lost = unlisted + no_event;
 	/* Not lost but not asked for: allowed attempts of a policy that does not list those. */
 	if (v->quiet && t.allowed > listed - denied - would_deny)
@@ -270,8 +282,9 @@ static struct totals totals_of(const struct view *v)
 
 static json_t *totals_json(struct totals t)
 {
-	return json_pack("{s:o, s:o, s:o, s:o, s:o}", "attempts", event_u64(t.attempts), "denied", event_u64(t.denied),
-			 "allowed", event_u64(t.allowed), "would_deny", event_u64(t.would_deny), "lost", event_u64(t.lost));
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "attempts", event_u64(t.attempts), "denied", event_u64(t.denied),
+			 "allowed", event_u64(t.allowed), "would_deny", event_u64(t.would_deny), "inbound",
+			 event_u64(t.inbound), "lost", event_u64(t.lost));
 }
 
 /* What a destination shows of its events, and what makes two of them the same. `rule` is its name: what people wrote. */
@@ -323,7 +336,7 @@ json_t *view_summary(const struct view *v)
 	int bad = egress && list ? 0 : -1;
 
 	for (size_t i = 0; !bad && i < v->n; i++)
-		bad = add_destination(list, &v->entries[i]);
+		bad = is_inbound(&v->entries[i]) ? 0 : add_destination(list, &v->entries[i]);
 	if (bad || json_object_set(egress, "destinations", list) < 0) {
 		json_decref(egress);
 		egress = NULL;

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -141,14 +142,41 @@ struct run {
 	pid_t auditor, report;
 };
 
+/*
+ * A socket is judged by the cgroup it was made in. One of the caller's would be a way out that no program looks at, so none is
+ * handed on, of whatever family, but Unix sockets: those lead to processes of this host, as any descriptor may.
+ */
+static int refuse_sockets(struct err *e)
+{
+	static const char *const names[] = {"standard input", "standard output", "standard error"};
+
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+		int family;
+		socklen_t len = sizeof family;
+
+		if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &len) < 0) {
+			if (errno != ENOTSOCK)
+				return err_errno(e, errno, "descriptors", "look at %s", names[fd]);
+		} else if (family != AF_UNIX) {
+			return err_set(e, ENOTSUP, "descriptors",
+				       "%s is a network socket, made outside and under no policy: put a pipe in between, as in "
+				       "`… | weir exec … | cat`",
+				       names[fd]);
+		}
+	}
+	return 0;
+}
+
 /* Everything that can be wrong with what was asked for, before anything is made. */
 static int prepare(struct run *r, struct err *e)
 {
 	const struct options *o = r->o;
 	struct command *c = &r->command;
 	uint32_t nonce;
-	int rc = inforce_load(&r->policy, o->policy, e);
+	int rc = refuse_sockets(e);
 
+	if (rc == 0)
+		rc = inforce_load(&r->policy, o->policy, e);
 	if (rc == 0 && o->keep_caps)
 		rc = who_caps(o->keep_caps, &c->caps, e);
 	if (rc == 0)
@@ -164,7 +192,7 @@ static int prepare(struct run *r, struct err *e)
 		return err_set(e, ENOMEM, "", "out of memory");
 	if (getrandom(&nonce, sizeof nonce, 0) != (ssize_t)sizeof nonce)
 		return err_errno(e, errno, "", "get a random number");
-	snprintf(r->instance, sizeof r->instance, "exec-%d-%08x", getpid(), nonce);
+	snprintf(r->instance, sizeof r->instance, GOVERNED_INSTANCE "%d-%08x", getpid(), nonce);
 	c->argv = o->argv;
 	c->envp = r->env;
 	c->uid = r->who.uid;

@@ -223,7 +223,8 @@ static void put_destination(FILE *to, const json_t *event)
 	const char *address = json_string_value(json_object_get(event, "address"));
 	bool brackets = has(event, "port") && address && strchr(address, ':');
 
-	fprintf(to, "  %s", GET(event, "protocol"));
+	/* Of what came from outside, the address is the sender's and the port our own. */
+	fprintf(to, "  %s%s", GET(event, "protocol"), strcmp(GET(event, "hook"), "ingress") ? "" : " from");
 	if (has(event, "address"))
 		fprintf(to, " %s%s%s", brackets ? "[" : "", GET(event, "address"), brackets ? "]" : "");
 	if (has(event, "port"))
@@ -314,12 +315,16 @@ static void put_summary(FILE *to, const json_t *run, const struct line *lines, s
 	json_int_t denied = json_integer_value(json_object_get(egress, "denied"));
 	json_int_t would = json_integer_value(json_object_get(egress, "would_deny"));
 	json_int_t lost = json_integer_value(json_object_get(egress, "lost"));
+	json_int_t inbound = json_integer_value(json_object_get(egress, "inbound"));
 
 	if (denied || would || lost)
 		fprintf(to, "weir: %s %lld of %lld attempts%s\n", would && !denied ? "would have denied" : "denied",
 			(long long)(denied ? denied : would),
 			(long long)json_integer_value(json_object_get(egress, "attempts")),
 			would && denied ? ", by a policy that was in mode monitor for a while" : "");
+	if (inbound)
+		fprintf(to, "weir: %lld packets from outside were not asked for (the policy's `inbound`)\n",
+			(long long)inbound);
 	for (size_t i = 0; i < n && i < LINES_MAX; i++)
 		fprintf(to, "%s  x%lld\n", lines[i].text, (long long)lines[i].count);
 	if (n > LINES_MAX)

@@ -11,9 +11,9 @@
 #include "core/netaddr.h"
 
 const char *const event_hook_names[WEIR_HOOK_COUNT] = {
-    [WEIR_HOOK_NONE] = "none",	       [WEIR_HOOK_CONNECT4] = "connect4", [WEIR_HOOK_CONNECT6] = "connect6",
-    [WEIR_HOOK_SENDMSG4] = "sendmsg4", [WEIR_HOOK_SENDMSG6] = "sendmsg6", [WEIR_HOOK_EGRESS] = "egress",
-    [WEIR_HOOK_INGRESS] = "ingress",
+    [WEIR_HOOK_NONE] = "none",	       [WEIR_HOOK_CONNECT4] = "connect4",     [WEIR_HOOK_CONNECT6] = "connect6",
+    [WEIR_HOOK_SENDMSG4] = "sendmsg4", [WEIR_HOOK_SENDMSG6] = "sendmsg6",     [WEIR_HOOK_EGRESS] = "egress",
+    [WEIR_HOOK_INGRESS] = "ingress",   [WEIR_HOOK_SETSOCKOPT] = "setsockopt",
 };
 const char *const event_verdict_names[WEIR_VERDICT_COUNT] = {
     [WEIR_DENY] = "denied",

@@ -328,6 +328,25 @@ static bool can_send(const struct policy_sockets *s, uint8_t protocol)
 	return false;
 }
 
+/* Numbers that in IPv6 are headers between the address and the transport: what is judged there is what comes behind them. */
+static void warn_extensions(struct warnings *w, size_t rule)
+{
+	static const uint8_t numbers[] = {0, 43, 44, 51, 60};
+	const struct policy_rule *r = &w->policy->rules[rule];
+	char where[64];
+
+	for (size_t i = 0; i < r->protocol_count; i++) {
+		if (!memchr(numbers, r->protocols[i], sizeof numbers))
+			continue;
+		rule_pointer(where, rule, "protocol");
+		warn(w, where,
+		     "%u is an extension header in IPv6, where a packet is judged by what is behind it: this holds for "
+		     "IPv4 only",
+		     r->protocols[i]);
+		return;
+	}
+}
+
 static void warn_protocols(struct warnings *w, size_t rule)
 {
 	const struct policy_rule *r = &w->policy->rules[rule];
@@ -528,6 +547,7 @@ size_t policy_warnings(const struct policy *p, const struct policy_env *env, str
 	for (size_t i = 0; i < p->rule_count; i++) {
 		warn_places(&w, i);
 		warn_protocols(&w, i);
+		warn_extensions(&w, i);
 	}
 	warn_packets(&w);
 	warn_inbound(&w);

@@ -91,6 +91,7 @@ struct tell_end {
 	uint64_t memory_peak;				/* bytes */
 	char cpu_source[24], memory_source[24];		/* e.g. "cgroup2 cpu.stat", "v1 memory.max_usage"; "" when unknown */
 	uint64_t attempts, denied, allowed, would_deny; /* attempts = the other three */
+	uint64_t inbound; /* packets from outside that the policy refused: no attempts of the run's */
 	uint64_t unlisted, net_bytes;
 	char layer[24];	  /* BROKEN: which layer failed; "" when it was none */
 	char detail[128]; /* words, e.g. "memory limit of 512 MiB exceeded"; may be empty */

@@ -40,6 +40,7 @@ static const struct hook {
     {"weir_sendmsg6", "link_sendmsg6", BPF_CGROUP_UDP6_SENDMSG},
     {"weir_egress", "link_egress", BPF_CGROUP_INET_EGRESS},
     {"weir_ingress", "link_ingress", BPF_CGROUP_INET_INGRESS},
+    {"weir_setsockopt", "link_setsockopt", BPF_CGROUP_SETSOCKOPT},
 };
 #define HOOKS (sizeof hooks / sizeof *hooks)
 
@@ -662,7 +663,8 @@ int guard_del_flow(struct guard *g, const struct weir_flow_key *key)
 		return -errno;
 	/* Cgroups without an entry share one allowance; what is swept can be used again. */
 	if (key->reason == WEIR_REASON_NO_ENTRY)
-		__atomic_fetch_sub(&g->strangers->flows, 1, __ATOMIC_RELAXED);
+		__atomic_fetch_sub(key->hook == WEIR_HOOK_INGRESS ? &g->strangers->inbound_flows : &g->strangers->flows, 1,
+				   __ATOMIC_RELAXED);
 	return 0;
 }
 

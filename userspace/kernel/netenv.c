@@ -118,6 +118,28 @@ static int take_address(const struct nlmsghdr *h, struct list *l)
 	return list_add(l, &c);
 }
 
+/*
+ * An entry of the table `local`: what the kernel itself takes for this host. Beside the interfaces' addresses that is the
+ * subnets' broadcast addresses, anycast addresses and prefixes that an operator made local.
+ */
+static int take_route(const struct nlmsghdr *h, struct list *l)
+{
+	const struct rtmsg *m = NLMSG_DATA(h);
+	const size_t size = m->rtm_family == AF_INET ? 4 : 16;
+	int left = (int)RTM_PAYLOAD(h);
+	struct cidr c = {.family = size == 4 ? 4 : 6, .len = m->rtm_dst_len};
+	bool here = m->rtm_type == RTN_LOCAL || m->rtm_type == RTN_BROADCAST || m->rtm_type == RTN_ANYCAST;
+
+	if ((m->rtm_family != AF_INET && m->rtm_family != AF_INET6) || m->rtm_table != RT_TABLE_LOCAL || !here)
+		return 0;
+	if (size == 4)
+		c.addr[10] = c.addr[11] = 0xff;
+	for (const struct rtattr *a = RTM_RTA(m); RTA_OK(a, left); a = RTA_NEXT(a, left))
+		if (a->rta_type == RTA_DST && RTA_PAYLOAD(a) == size)
+			memcpy(c.addr + sizeof c.addr - size, RTA_DATA(a), size);
+	return list_add(l, &c);
+}
+
 /* 1: the list is whole, 0: there is more to come, -EINTR: it changed under the kernel's hands. */
 static int take_datagram(const void *buf, size_t size, struct list *l)
 {
@@ -140,10 +162,35 @@ static int take_datagram(const void *buf, size_t size, struct list *l)
 				   : -EBADMSG;
 		if (h->nlmsg_type == RTM_NEWADDR && h->nlmsg_len >= NLMSG_LENGTH(sizeof(struct ifaddrmsg)))
 			rc = take_address(h, l);
+		else if (h->nlmsg_type == RTM_NEWROUTE && h->nlmsg_len >= NLMSG_LENGTH(sizeof(struct rtmsg)))
+			rc = take_route(h, l);
 		if (rc < 0)
 			return rc;
 	}
 	return 0;
+}
+
+static int dump(const void *ask, size_t ask_size, struct list *l)
+{
+	_cleanup_fd_ int fd = open_netlink(0);
+	_cleanup_free_ void *buf = malloc(DUMP_BYTES);
+	const int on = 1;
+	int rc = 0;
+
+	if (fd < 0)
+		return fd;
+	if (!buf)
+		return -ENOMEM;
+	/* Then the kernel leaves out the tables we do not ask for; without it we do. */
+	setsockopt(fd, SOL_NETLINK, NETLINK_GET_STRICT_CHK, &on, sizeof on);
+	if (send(fd, ask, ask_size, 0) != (ssize_t)ask_size)
+		return -errno;
+	while (rc == 0) {
+		ssize_t n = receive(fd, buf, DUMP_BYTES);
+
+		rc = n < 0 ? (int)n : take_datagram(buf, (size_t)n, l);
+	}
+	return rc < 0 ? rc : 0;
 }
 
 static int dump_addresses(struct list *l)
@@ -153,22 +200,19 @@ static int dump_addresses(struct list *l)
 		struct ifaddrmsg body;
 	} ask = {.head = {.nlmsg_len = sizeof ask, .nlmsg_type = RTM_GETADDR, .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
 		 .body = {.ifa_family = AF_UNSPEC}};
-	_cleanup_fd_ int fd = open_netlink(0);
-	_cleanup_free_ void *buf = malloc(DUMP_BYTES);
-	int rc = 0;
 
-	if (fd < 0)
-		return fd;
-	if (!buf)
-		return -ENOMEM;
-	if (send(fd, &ask, sizeof ask, 0) != (ssize_t)sizeof ask)
-		return -errno;
-	while (rc == 0) {
-		ssize_t n = receive(fd, buf, DUMP_BYTES);
+	return dump(&ask, sizeof ask, l);
+}
 
-		rc = n < 0 ? (int)n : take_datagram(buf, (size_t)n, l);
-	}
-	return rc < 0 ? rc : 0;
+static int dump_local_table(uint8_t family, struct list *l)
+{
+	const struct {
+		struct nlmsghdr head;
+		struct rtmsg body;
+	} ask = {.head = {.nlmsg_len = sizeof ask, .nlmsg_type = RTM_GETROUTE, .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
+		 .body = {.rtm_family = family, .rtm_table = RT_TABLE_LOCAL}};
+
+	return dump(&ask, sizeof ask, l);
 }
 
 static int read_addresses(struct list *ret, struct err *e)
@@ -179,6 +223,10 @@ static int read_addresses(struct list *ret, struct err *e)
 	for (int i = 0; rc == -EINTR && i < DUMP_TRIES; i++) {
 		l.count = 0;
 		rc = dump_addresses(&l);
+		if (rc == 0)
+			rc = dump_local_table(AF_INET, &l);
+		if (rc == 0)
+			rc = dump_local_table(AF_INET6, &l);
 	}
 	if (rc < 0) {
 		free(l.at);

@@ -17,7 +17,8 @@ struct netenv {
 };
 
 /*
- * Reads every address of every interface (loopback's own too, each with its full length) and the name servers of
+ * Reads every address of every interface and the kernel's table `local` (broadcast and anycast addresses, prefixes made local;
+ * an address is in both, once here), and the name servers of
  * `resolv_conf` (NULL: /etc/resolv.conf). A missing file is no resolver; an unreadable one, or a list of addresses that could
  * not be had whole, is an error. Free with netenv_clear().
  */

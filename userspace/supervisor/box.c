@@ -209,6 +209,7 @@ static void report_run(struct supervisor *s, struct box *b)
 	t.end.denied = counters.denied;
 	t.end.allowed = counters.allowed;
 	t.end.would_deny = counters.would_deny;
+	t.end.inbound = counters.inbound;
 	t.end.unlisted = counters.unlisted;
 	t.end.net_bytes = counters.bytes;
 	if (b->ran) {

@@ -18,6 +18,7 @@
 #include "core/cleanup.h"
 #include "core/log.h"
 #include "supervisor/internal.h"
+#include "supervisor/leftover.h"
 
 #define CHECK_NS 2000000000ull /* how often the kernel is asked whether the programs are effective */
 #define RESOLV_CONF "/etc/resolv.conf"
@@ -37,6 +38,8 @@ struct governed {
 	struct box *box; /* NULL once released */
 	struct source keeper;
 	bool ended, unshielded;
+	bool settled; /* its connections hold nothing any more */
+	bool hurry;   /* asked to stop when the command was gone already */
 	int status;
 	uint64_t checked_ns;
 	struct file_state resolv_conf;
@@ -79,6 +82,14 @@ static int refuse_when_stopped(struct err *e)
 	return 0;
 }
 
+static bool asks_us_to_stop(int signo)
+{
+	for (size_t i = 0; i < sizeof asks_to_stop / sizeof asks_to_stop[0]; i++)
+		if (asks_to_stop[i] == signo)
+			return true;
+	return false;
+}
+
 static void on_signal(struct supervisor *s, struct source *src, uint32_t events)
 {
 	struct governed *g = src->owner;
@@ -91,7 +102,9 @@ static void on_signal(struct supervisor *s, struct source *src, uint32_t events)
 
 		if (si.ssi_signo == SIGHUP)
 			slot_reload(s);
-		else if (!from_terminal && !g->ended)
+		else if (g->ended)
+			g->hurry = g->hurry || asks_us_to_stop((int)si.ssi_signo);
+		else if (!from_terminal)
 			(void)syscall(SYS_pidfd_send_signal, g->box->pidfd.fd, (int)si.ssi_signo, NULL, 0);
 	}
 }
@@ -378,11 +391,11 @@ static void check(struct governed *g)
 		s->fatal = err_set(&s->fatal_err, e.code, "policy", "the command was ended: %.200s", e.msg);
 }
 
-static void turn(struct supervisor *s)
+static void turn(struct supervisor *s, int wait_ms)
 {
 	struct epoll_event ev;
 	/* One at a time: a handler may close another's descriptor. Level-triggered, so the rest come again at once. */
-	int n = epoll_wait(s->epoll_fd, &ev, 1, (int)(CHECK_NS / 1000000));
+	int n = epoll_wait(s->epoll_fd, &ev, 1, wait_ms);
 	struct source *src = ev.data.ptr;
 
 	if (n < 0 && errno != EINTR)
@@ -405,6 +418,25 @@ static void kill_all(struct governed *g)
 		g->ended = true;
 	}
 	box_confirm_empty(b);
+}
+
+/* Nobody is left to send anything, but the kernel sends what its connections still hold. The programs judge it until then. */
+static void settle(struct governed *g)
+{
+	struct supervisor *s = g->s;
+	struct leftover l = {.cgroup = g->box->cgroup.id};
+	int wait_ms;
+
+	if (g->settled || !g->box->ran)
+		return;
+	g->settled = true;
+	while ((wait_ms = leftover_round(&l, s->inforce.image, g->hurry || s->fatal)) > 0) {
+		uint64_t until = now_ns() + (uint64_t)wait_ms * 1000000;
+
+		check(g);
+		for (uint64_t now = now_ns(); now < until && !s->fatal; now = now_ns())
+			turn(s, (int)((until - now + 999999) / 1000000));
+	}
 }
 
 static void describe_end(const struct governed *g, struct tell_end *t)
@@ -438,6 +470,7 @@ static void count(struct governed *g, struct tell_end *t)
 	t->denied = counters.denied;
 	t->allowed = counters.allowed;
 	t->would_deny = counters.would_deny;
+	t->inbound = counters.inbound;
 	t->unlisted = counters.unlisted;
 	t->net_bytes = counters.bytes;
 	if (u.oom_kills && !t->detail[0])
@@ -467,10 +500,11 @@ int governed_wait(struct governed *g, int *ret_status, struct err *e)
 	while (!g->ended && !s->fatal) {
 		check(g);
 		if (!s->fatal)
-			turn(s);
+			turn(s, (int)(CHECK_NS / 1000000));
 	}
 	ended_ns = now_ns();
 	kill_all(g);
+	settle(g);
 	report(g, ended_ns);
 	if (s->fatal) {
 		if (e)
@@ -506,6 +540,7 @@ static void release_box(struct governed *g)
 	if (!b)
 		return;
 	kill_all(g);
+	settle(g);
 	source_close(s, &b->pidfd);
 	if (b->guarded && guard_del_sandbox(s->guard, b->cgroup.id, &e) < 0)
 		log_error("%s: its policy entry stays: %s", b->id, e.msg);

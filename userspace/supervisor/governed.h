@@ -12,8 +12,9 @@
 #include "kernel/inforce.h"
 #include "supervisor/command.h"
 
-#define GOVERNED_PROJECT "exec" /* what its runs are listed under */
-#define GOVERNED_KEEP "k"	/* the message to the keeper that brings the kill file */
+#define GOVERNED_PROJECT "exec"	  /* what its runs are listed under */
+#define GOVERNED_INSTANCE "exec-" /* what the names of its instances begin with */
+#define GOVERNED_KEEP "k"	  /* the message to the keeper that brings the kill file */
 
 struct governed_config {
 	const char *instance;	       /* also the run's id */
@@ -44,7 +45,8 @@ int governed_new(struct governed **ret, const struct governed_config *config, in
 bool governed_unshielded(const struct governed *g);
 
 /*
- * Until the command has ended, and every process it left has been killed; the run's end is then with the auditor. `*ret_status`
+ * Until the command has ended, every process it left has been killed, and its connections hold nothing any more that the
+ * kernel would send; the run's end is then with the auditor. `*ret_status`
  * as from waitpid(). An error means that Weir could not go on, and ended the command.
  */
 int governed_wait(struct governed *g, int *ret_status, struct err *e);

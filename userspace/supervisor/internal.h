@@ -77,7 +77,7 @@ struct box {
 	uint64_t oom_check_ns; /* v1: look again for the kill that a full memory cgroup announced */
 	int oom_checks;
 
-	struct weir_flow_key flows[LIMIT_AUDIT_FLOWS];
+	struct weir_flow_key flows[LIMIT_AUDIT_FLOWS + WEIR_INBOUND_FLOWS_PER_SANDBOX];
 	unsigned flow_count;
 };
 

@@ -202,7 +202,7 @@ static void on_event(void *ctx, const struct weir_event *ev)
 	slot_judged(s, &ev->key, &n.judged);
 	notes_push(s, &n);
 	/* Remembered so that its final count can be asked for without walking the kernel's whole map. */
-	if (b && b->flow_count < LIMIT_AUDIT_FLOWS)
+	if (b && b->flow_count < sizeof b->flows / sizeof *b->flows)
 		b->flows[b->flow_count++] = ev->key;
 }
 

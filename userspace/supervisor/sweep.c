@@ -22,6 +22,8 @@
 
 #include "core/cleanup.h"
 #include "core/log.h"
+#include "supervisor/governed.h"
+#include "supervisor/leftover.h"
 
 #define NAMES_MAX 256
 #define GLOBAL_LOCK RUN_DIR "/lock"
@@ -271,6 +273,15 @@ static bool has_heir(const char *name)
 	return access(audit, F_OK) == 0;
 }
 
+/* A command's connections outlive it, and the programs that judge them go now. A sandbox's are gone with its own network. */
+static void end_connections(const struct dead *d, const char *instance)
+{
+	if (strncmp(instance, GOVERNED_INSTANCE, strlen(GOVERNED_INSTANCE)) != 0)
+		return;
+	for (unsigned i = 0; i < d->box_count; i++)
+		leftover_destroy(d->boxes[i].id);
+}
+
 static int sweep_one(const struct cgroup_host *host, const char *name, struct supervisor *s, struct sweep_result *r,
 		     struct err *e)
 {
@@ -291,6 +302,7 @@ static int sweep_one(const struct cgroup_host *host, const char *name, struct su
 		d->guard = NULL;
 	d->readable = d->guard != NULL;
 	rc = cgroup_instance_sweep(host, name, see_box, d, &swept, e);
+	end_connections(d, name);
 	if (d->guard) {
 		while (guard_drain(d->guard, 4096, see_event, d) > 0)
 			;
