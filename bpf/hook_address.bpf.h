@@ -60,15 +60,16 @@ static __always_inline struct weir_owner *owner_of(struct bpf_sock *sk)
 static __always_inline void remember(struct weir_owner *o, struct task_struct *t, __u64 own)
 {
 	__u64 lives_in = bpf_get_current_cgroup_id();
+	__u32 host_pid = bpf_get_current_pid_tgid() >> 32;
 
 	o->accepts = 0; /* whoever connects has accepted nothing */
-	if (o->host_pid == (__u32)t->tgid && o->lives_in == lives_in)
+	if (o->host_pid == host_pid && o->lives_in == lives_in)
 		return;
-	o->cgroup = own == OWN_UNKNOWN ? governed(t->cgroups->dfl_cgrp) : own;
+	o->cgroup = own == OWN_UNKNOWN ? governed(BPF_CORE_READ(t, cgroups, dfl_cgrp)) : own;
 	o->lives_in = lives_in;
-	o->host_pid = (__u32)t->tgid;
+	o->host_pid = host_pid;
 	o->pid = inner_pid(t);
-	o->uid = t->cred->uid.val;
+	o->uid = BPF_CORE_READ(t, cred, uid.val);
 	BPF_CORE_READ_INTO(&o->comm, t, comm);
 }
 
@@ -82,7 +83,7 @@ static __always_inline void find_connect_who(struct cgroup *cg, struct task_stru
 {
 
 	w->own = t ? bpf_get_current_ancestor_cgroup_id((int)level) : 0;
-	if (t && cg == t->cgroups->dfl_cgrp && w->own) {
+	if (t && w->own && cg == BPF_CORE_READ(t, cgroups, dfl_cgrp)) {
 		w->made_in = w->own;
 		return;
 	}

@@ -12,6 +12,7 @@
 With MUST_WORK=1 a skipped test is a failure: for machines where nothing may skip.
 """
 import argparse
+import concurrent.futures
 import glob
 import os
 import re
@@ -23,6 +24,8 @@ import unittest
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 C_GROUPS = ("unit", "bpf", "api")
 PROGRAM_SECONDS = 300
+LONG = ("test_api_clients", "test_guard", "test_judge")
+PROGRAMS_AT_ONCE = 2  # most of what they do is wait
 
 
 class Tally:
@@ -37,18 +40,20 @@ class Tally:
             print("".join("          %s\n" % line for line in text.rstrip().splitlines()), end="", flush=True)
 
 
-def run_program(path, tally, pattern):
-    """One cmocka program; its own lines are counted one by one."""
-    name = os.path.basename(path)
-    if pattern and pattern not in name:
-        return
+def run_program(path):
+    """One cmocka program: exit status, what it said, how long it took."""
     started = time.monotonic()
     try:
         done = subprocess.run([path], cwd=TOP, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PROGRAM_SECONDS)
         text, code = done.stdout.decode("utf-8", "replace"), done.returncode
     except subprocess.TimeoutExpired as e:
         text, code = (e.stdout or b"").decode("utf-8", "replace") + "\ntimed out", -1
-    seconds = time.monotonic() - started
+    return code, text, time.monotonic() - started
+
+
+def count_program(group, path, tally, code, text, seconds):
+    """Its own lines are counted one by one."""
+    name = group + " " + os.path.basename(path)
     passed = len(re.findall(r"^\[       OK \]", text, re.M))
     skipped = re.findall(r"^\[  SKIPPED \] (\S+)$", text, re.M)
     tally.passed += max(passed - 1, 0) if not code and passed else passed
@@ -58,6 +63,22 @@ def run_program(path, tally, pattern):
         tally.add("%s: exit %d" % (name, code), "failed", seconds, text[-6000:])
     for test in skipped:
         tally.add("%s: %s" % (name, test), "skipped", None, "\n".join(re.findall(r"^skip: .*$", text, re.M)))
+
+
+def run_programs(groups, tally, pattern):
+    """Those of all groups, a few at a time, the long ones first: told as they end."""
+    chosen = []
+    for group in groups:
+        tree, _, name = group.rpartition(":")
+        found = [p for p in glob.glob(os.path.join(TOP, "build", tree, name, "test_*")) if os.access(p, os.X_OK) and "." not in os.path.basename(p)]
+        if not found:
+            tally.add("%s: nothing built" % group, "failed")
+        chosen += [(group, p) for p in sorted(found) if pattern in os.path.basename(p)]
+    chosen.sort(key=lambda c: (os.path.basename(c[1]) not in LONG, c))
+    with concurrent.futures.ThreadPoolExecutor(PROGRAMS_AT_ONCE) as pool:
+        running = {pool.submit(run_program, path): (group, path) for group, path in chosen}
+        for done in concurrent.futures.as_completed(running):
+            count_program(*running[done], tally, *done.result())
 
 
 class Result(unittest.TestResult):
@@ -113,16 +134,10 @@ def main():
     ap.add_argument("-k", dest="pattern", default="")
     args = ap.parse_args()
     tally = Tally()
+    run_programs([g for g in args.groups if g.rpartition(":")[2] in C_GROUPS], tally, args.pattern)
     for group in args.groups:
-        print("%s:" % group, flush=True)
-        tree, _, name = group.rpartition(":")
-        if name in C_GROUPS:
-            programs = sorted(p for p in glob.glob(os.path.join(TOP, "build", tree, name, "test_*")) if os.access(p, os.X_OK) and "." not in os.path.basename(p))
-            if not programs:
-                tally.add("%s: nothing built" % group, "failed")
-            for path in programs:
-                run_program(path, tally, args.pattern)
-        else:
+        if group.rpartition(":")[2] not in C_GROUPS:
+            print("%s:" % group, flush=True)
             run_python(group, tally, args.pattern)
     line = "%d passed, %d failed" % (tally.passed, tally.failed)
     print(line + (", %d skipped" % tally.skipped if tally.skipped else ""), flush=True)

@@ -338,10 +338,11 @@ static void serve_auditor(struct rig *r)
 	    "{\"attempts\": 2, \"denied\": 2, \"allowed\": 0, \"would_deny\": 0, \"lost\": 0, \"destinations\": "
 	    "[{\"protocol\": \"udp\", \"address\": \"8.8.8.8\", \"port\": 53, \"dns_name\": "
 	    "\"leak.example\", \"verdict\": \"deny\", \"count\": 2}]}";
-	enum rig_audit mode = r->audit;
 	struct query q;
 
 	while (ipc_recv(r->auditor, &q, sizeof q, NULL, NULL) == (ssize_t)sizeof q) {
+		/* Now, and not before: the test has set it before it asked. */
+		enum rig_audit mode = __atomic_load_n(&r->audit, __ATOMIC_ACQUIRE);
 		if (mode == RIG_SILENT)
 			continue;
 		if (mode == RIG_ERROR) {

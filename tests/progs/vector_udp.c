@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <netinet/icmp6.h>
 #include <netinet/ip_icmp.h>
+#include <net/if.h>
 #include <netinet/udp.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -237,8 +238,12 @@ static void way_udp_bound(const struct way_args *a)
 static void way_udp_join(const struct way_args *a)
 {
 	struct ip_mreq group = {.imr_multiaddr = a->to.v4.sin_addr};
+	struct ipv6_mreq group6 = {.ipv6mr_multiaddr = a->to.v6.sin6_addr, .ipv6mr_interface = if_nametoindex("eth0")};
 
-	set_and_send(a, "join", IPPROTO_IP, IP_ADD_MEMBERSHIP, &group, sizeof group);
+	if (a->to.v4.sin_family == AF_INET6)
+		set_and_send(a, "join", IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP, &group6, sizeof group6);
+	else
+		set_and_send(a, "join", IPPROTO_IP, IP_ADD_MEMBERSHIP, &group, sizeof group);
 }
 
 static void way_dns(const struct way_args *a)

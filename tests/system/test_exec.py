@@ -346,16 +346,23 @@ class Network(Clean):
             shutil.rmtree(state)
 
     def test_own_addresses_are_kept_current(self):
+        """Not where everything is local, and so everything this host: there nothing would be left to reach."""
         policy = policy_file(default="allow", rules=[{"verdict": "deny", "to": "@host", "name": "host"}])
         with Running(PYTHON, "-c", DIALOGUE, policy=policy) as r:
             self.assertEqual(r.line(), "up")
-            self.assertEqual(r.ask("198.51.100.9 80"), "0")
-            namespace.sh("ip addr add 198.51.100.9/32 dev lo")
-            r.error_until("policy replaced")
             self.assertEqual(r.ask("198.51.100.9 80"), str(errno.EPERM))
-            namespace.sh("ip addr del 198.51.100.9/32 dev lo")
-            r.error_until("policy replaced")
-            self.assertEqual(r.ask("198.51.100.9 80"), "0")
+            try:
+                namespace.sh("ip route del local 0.0.0.0/0 dev lo && ip route add unreachable 0.0.0.0/0")
+                r.error_until("policy replaced")
+                self.assertEqual(r.ask("198.51.100.9 80"), str(errno.EHOSTUNREACH))
+                namespace.sh("ip addr add 198.51.100.9/32 dev lo")
+                r.error_until("policy replaced")
+                self.assertEqual(r.ask("198.51.100.9 80"), str(errno.EPERM))
+                namespace.sh("ip addr del 198.51.100.9/32 dev lo")
+                r.error_until("policy replaced")
+                self.assertEqual(r.ask("198.51.100.9 80"), str(errno.EHOSTUNREACH))
+            finally:
+                namespace.sh("ip route del unreachable 0.0.0.0/0; ip route add local 0.0.0.0/0 dev lo")
 
 
     def test_name_servers_are_kept_current(self):

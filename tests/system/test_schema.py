@@ -132,7 +132,7 @@ GOOD = [
     *(rule(protocol=p, ports=443) for p in ("tcp", "udp", "sctp", "dccp", "udplite", 6, 17, 33, 132, 136, ["tcp", "udp", 136])),
     *(rule(protocol="tcp", ports=p) for p in (0, 65535, "0-65535", "80-80", [443, "8000-8999"], list(range(32)))),
     rule(name="resolver"), doc(rules=[RULE] * 1024),
-    doc(nat64_prefixes=[]), doc(nat64_prefixes=["2001:db8::/%d" % n for n in (32, 40, 48, 56, 64, 96)]), doc(nat64_prefixes=["64:ff9b::/96"] * 8),
+    doc(nat64_prefixes=[]), doc(nat64_prefixes=["2001:db%d::/%d" % (n, n) for n in (32, 40, 48, 56, 64, 96)]), doc(nat64_prefixes=["2001:db8:%d::/96" % n for n in range(8)]),
     doc(packets={}), doc(packets={"ipv4_options": "allow", "routing_headers": "deny", "fragments": "allow"}),
     doc(sockets={}), doc(sockets={"families": ["unix", "inet", "inet6", "netlink", "packet", "vsock"], "types": ["stream", "dgram", "seqpacket", "raw"],
                                   "protocols": ["tcp", "udp", "icmp", "udplite", "sctp", "dccp", "mptcp"]}), doc(sockets={"families": [], "types": ["raw", "raw"], "protocols": []}),

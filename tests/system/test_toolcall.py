@@ -121,7 +121,7 @@ DENIED = {
         "169.254.42.42", "169.254.0.23", "fd00:ec2::254", "fd00:ec2::23", "fd00:ec2::253", "fd20:ce::254", "fd00:c1::a9fe:a9fe",
         "fd00:42::42",
         "fe80::a9fe:a9fe"),
-    "this-host": (CLIENT4, CLIENT6, "127.0.0.1", "fe80::5"),
+    "this-host": (CLIENT4, CLIENT6, "127.0.0.1", "127.255.255.255", "fe80::5"),
 }
 # An address inside an address: the rule of the inner one, unless the outer one has its own.
 SPELLED = {

@@ -346,11 +346,14 @@ def place_rows():
     for label, way, address, rule in (
         ("limited broadcast", "udp_broadcast", "255.255.255.255", "groups"),
         ("subnet broadcast", "udp_broadcast", "10.244.1.255", "groups"),
-        ("multicast", "udp", "224.0.0.251", "groups"), ("multicast, joined", "udp_join", "239.1.2.3", "groups"),
+        ("multicast", "udp", "224.0.0.251", "groups"),
         ("multicast, v6", "udp", "ff02::fb%eth0", "groups"),
     ):
         # IPv4: the packet hook is too late for the kernel's own copy to this host, so the address hook refuses.
         rows += make(26, label, way, address, "sendto EPERM", "egress" if ":" in address else "sendmsg4", "udp", rule=rule)
+    for address, protocol in (("239.1.2.3", "igmp"), ("ff0e::beef", "icmpv6")):
+        # Joining is refused before anything is sent: the kernel would report it, with the group's address.
+        rows += make(26, "multicast, joined, " + protocol, "udp_join", address, "join EPERM", "setsockopt", protocol, rule="groups", told_port=None)
     for label, way, address, last, hook in (
         ("multicast, connected", "udp_connected", "239.1.2.4", "connect EPERM", "connect4"),
         ("multicast, v4 on v6", "udp_v4_on_v6", "239.1.2.5", "sendto EPERM", "sendmsg4"),
@@ -466,7 +469,7 @@ NOT_PRODUCED = (
     (26, "the copy of IPv4 multicast that the kernel keeps for listeners on this host: of raw, ping and connected UDP-Lite sockets",
      "not held: made before the packet hook, and no address hook sees these; they are refused unless a policy names them"),
     (26, "the same of a UDP socket that was connected to a group while that was allowed", "not held: no address hook sees it send"),
-    (26, "IGMP and MLD reports", "the kernel's own packets: no payload of the sender's"),
+    (26, "IGMP and MLD reports of groups that are left, sources in them", "the kernel's own packets; only joining is judged"),
     (29, "RST, TIME_WAIT acknowledgements, ICMP errors", "the kernel's own packets: no payload of the sender's"),
     (30, "a resolver behind address translation (127.0.0.11)",
      "needs netfilter NAT in the client; a resolver at 127.0.0.53 is in test_toolcall"),

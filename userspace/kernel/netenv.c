@@ -344,7 +344,8 @@ bool netenv_equal(const struct netenv *a, const struct netenv *b)
 
 int netenv_watch(int *ret_fd, struct err *e)
 {
-	int fd = open_netlink(RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR);
+	/* Routes too: an address is told to be gone before it has left the table. */
+	int fd = open_netlink(RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR | RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE);
 
 	if (fd < 0)
 		return err_errno(e, -fd, "network", "watch this host's addresses");
@@ -352,15 +353,27 @@ int netenv_watch(int *ret_fd, struct err *e)
 	return 0;
 }
 
+/* Of routes only those of the table `local` concern us: others come and go by the thousand on a router. */
+static bool concerns_us(const void *buf, ssize_t n)
+{
+	const struct nlmsghdr *h = buf;
+	const struct rtmsg *m = NLMSG_DATA(h);
+
+	if (n < (ssize_t)NLMSG_LENGTH(sizeof *m) || (h->nlmsg_type != RTM_NEWROUTE && h->nlmsg_type != RTM_DELROUTE))
+		return true;
+	return m->rtm_table == RT_TABLE_LOCAL;
+}
+
 bool netenv_changed(int fd)
 {
 	bool changed = false;
 	/* Which address it was is read anew, whole; so it does no harm when a message does not fit. */
-	char buf[256];
+	_Alignas(struct nlmsghdr) char buf[1024];
 	ssize_t n;
 
 	while ((n = receive(fd, buf, sizeof buf)) != -EAGAIN) {
-		changed = true; /* a notice, a longer one (EMSGSIZE), or word that some were dropped (ENOBUFS) */
+		/* A notice, a longer one (EMSGSIZE), or word that some were dropped (ENOBUFS). */
+		changed |= n < 0 || concerns_us(buf, n);
 		if (n < 0 && n != -EMSGSIZE && n != -ENOBUFS)
 			break;
 	}

@@ -100,9 +100,11 @@ static void on_signal(struct supervisor *s, struct source *src, uint32_t events)
 		/* What a terminal sends, it sends to the command as well: we share its process group. */
 		bool from_terminal = si.ssi_code == SI_KERNEL;
 
-		if (si.ssi_signo == SIGHUP)
+		if (si.ssi_signo == SIGHUP) {
 			slot_reload(s);
-		else if (g->ended)
+			return; /* whoever sends it without end must not keep us from the rest; the next one wakes us again */
+		}
+		if (g->ended)
 			g->hurry = g->hurry || asks_us_to_stop((int)si.ssi_signo);
 		else if (!from_terminal)
 			(void)syscall(SYS_pidfd_send_signal, g->box->pidfd.fd, (int)si.ssi_signo, NULL, 0);

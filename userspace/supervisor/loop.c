@@ -267,7 +267,7 @@ static void on_signal(struct supervisor *s, struct source *src, uint32_t events)
 		/* Asked for by somebody. The kernel sends one too when a terminal is closed: that is a stop. */
 		if (si.ssi_signo == SIGHUP && si.ssi_code != SI_KERNEL) {
 			slot_reload(s);
-			continue;
+			return; /* whoever sends it without end must not keep us from the rest; the next one wakes us again */
 		}
 		if (si.ssi_signo != SIGCHLD) {
 			drain(s);
