@@ -140,7 +140,8 @@ test-vm: ## the core on a stock kernel under emulation: KERNEL=6.1 (default), 6.
 	@tests/vm/run --kernel $(KERNEL) --timeout 900 -- env WEIR_SLOW=12 MUST_WORK=$(MUST_WORK) /usr/bin/python3 tests/run.py guest
 
 .PHONY: test-million
-test-million: $(B)/weir ## a million random pairs of policy and destination, asked of Weir and of the oracle (two minutes)
+test-million: $(B)/weir $(B)/bpf/test_judge ## a million random pairs twice: the kernel against user space (root), user space against the oracle
+	@WEIR_PAIRS=$${WEIR_PAIRS:-1000000} $(B)/bpf/test_judge
 	@WEIR_PAIRS=$${WEIR_PAIRS:-1000000} python3 tests/run.py system -k RandomPairs.test_same_answers_new_seed
 
 # ---- fuzzers: libFuzzer on every parser of something that others write ----

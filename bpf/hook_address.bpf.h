@@ -165,7 +165,6 @@ static __always_inline weir_judgement count_socket(struct weir_owner *o, __u64 m
 		return weir_judge_socket(0, 0, 0);
 	j = weir_judge_socket(1, __sync_fetch_and_add(&sb->sockets, 1),
 			      f.head ? f.head->sockets_max : WEIR_SOCKETS_PER_SANDBOX);
-	j = weir_as_enforced(f.head, j);
 	if (weir_verdict_of(j) != WEIR_DENY) {
 		o->counted_in = made_in; /* the same for all who try */
 		if (__sync_val_compare_and_swap(&o->counted, 0, as) == 0)

@@ -54,7 +54,7 @@ static void must(int rc, const struct err *e)
 }
 
 struct packet {
-	uint8_t b[ETH_HEADER + 128];
+	uint8_t b[ETH_HEADER + 192];
 	uint32_t len;
 };
 

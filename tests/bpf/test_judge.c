@@ -206,10 +206,11 @@ static void random_packet6(struct packet *p)
 
 		*next = x;
 		next = at;
-		at[1] = 0;
+		at[1] = (uint8_t)below(3);
 		if (x == 44)
 			put16(at + 2, below(2) ? 0 : rnd() & 0xfff9);
-		at += x == 51 ? 8 : 8;
+		/* In units of four bytes without two of them, or of eight without one; a fragment's is always one. */
+		at += x == 51 ? (at[1] + 2) * 4 : x == 44 ? 8 : (at[1] + 1) * 8;
 	}
 	*next = protocols[below(sizeof protocols)];
 	put16(at + 2, PORT);

@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import subprocess
+import tempfile
 import unittest
 
 from lib import HostState, Service, SLOW, WEIR, cgroup2_mount, weir
@@ -21,6 +22,35 @@ class Kernel(unittest.TestCase):
 
     def test_judge(self):
         self.run_program("test_judge", WEIR_PAIRS="3000", WEIR_MANY="3")
+
+
+class Exec(unittest.TestCase):
+    """A command of the host under a policy, where cgroup2 has every controller."""
+
+    def exec_python(self, policy, code):
+        with tempfile.NamedTemporaryFile("w", suffix=".json", dir="/run") as f:
+            json.dump(policy, f)
+            f.flush()
+            done = weir("exec", "--policy", f.name, "--user", "nobody", "--", "/usr/bin/python3", "-c", code, timeout=60)
+        return done.stdout.decode(), done.stderr.decode(), done.returncode
+
+    def test_rules(self):
+        policy = {"name": "guest", "default": "allow", "rules": [{"name": "documentation", "verdict": "deny", "to": "192.0.2.0/24"}]}
+        out, err, status = self.exec_python(policy, (
+            "import errno, os, socket\n"
+            "for a in ('192.0.2.7', '198.51.100.7'):\n"
+            "    try: socket.create_connection((a, 443), 2)\n"
+            "    except OSError as e: print(errno.errorcode[e.errno])\n"
+            "print(os.getuid(), open('/proc/self/cgroup').read().count('weir/exec-'))\n"
+            "raise SystemExit(7)"
+        ))
+        self.assertEqual((out.split(), status), (["EPERM", "ENETUNREACH", "65534", "1"], 7), err)
+        self.assertIn("tcp 192.0.2.7:443  rule documentation  x1", err)
+
+    def test_memory_limit(self):
+        policy = {"name": "guest", "default": "deny", "limits": {"memory_bytes": 64 << 20}}
+        out, err, status = self.exec_python(policy, "x = bytearray(300 << 20)\nprint('went on')")
+        self.assertEqual((out, status), ("", 137), err)
 
 
 class Guest(unittest.TestCase):

@@ -140,6 +140,52 @@ static struct explanation explained(const struct fixture *f, const struct policy
 	return x;
 }
 
+/* The rules allow it, and there is no socket to send it with: refused all the same. */
+static void test_sockets(void **state)
+{
+	static const struct {
+		const char *sockets, *to, *with, *refused;
+	} rows[] = {
+	    {"", "tcp://192.0.2.1:80", NULL, NULL},
+	    {"", "udp://[2001:db8::1]:53", NULL, NULL},
+	    {"", "icmp://192.0.2.1", NULL, "EPROTONOSUPPORT"},
+	    {"", "sctp://192.0.2.1:80", NULL, "EPROTONOSUPPORT"},
+	    {"", "gre://192.0.2.1", NULL, "EPROTONOSUPPORT"},
+	    {"", "sctp://192.0.2.1:80", "packet", NULL}, /* it is on its way already */
+	    {", \"sockets\": {\"protocols\": [\"udp\", \"icmp\"]}", "tcp://192.0.2.1:80", NULL, "EPROTONOSUPPORT"},
+	    {", \"sockets\": {\"protocols\": [\"udp\", \"icmp\"]}", "icmp://192.0.2.1", NULL, NULL},
+	    {", \"sockets\": {\"families\": [\"inet\"]}", "tcp://[2001:db8::1]:80", NULL, "EAFNOSUPPORT"},
+	    {", \"sockets\": {\"families\": [\"inet6\"]}", "tcp://192.0.2.1:80", NULL, NULL}, /* by its mapped address */
+	    {", \"sockets\": {\"families\": [\"unix\"]}", "tcp://192.0.2.1:80", NULL, "EAFNOSUPPORT"},
+	    {", \"sockets\": {\"types\": [\"raw\"]}", "gre://192.0.2.1", NULL, NULL},
+	    {", \"mode\": \"monitor\"", "sctp://192.0.2.1:80", NULL, NULL},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		char doc[256];
+		struct fixture f;
+		struct explanation x;
+		json_t *j;
+		const char *said;
+
+		snprintf(doc, sizeof doc, "{\"name\": \"x\", \"default\": \"allow\"%s}", rows[i].sockets);
+		f = compiled(doc);
+		x = explained(&f, NULL, rows[i].to, rows[i].with);
+		assert_int_equal(x.verdict, WEIR_ALLOW);
+		if (explain_is_refused(&x) != (rows[i].refused != NULL))
+			fail_msg("%s, %s", doc, rows[i].to);
+		j = explain_json(&x);
+		said = json_string_value(json_object_get(j, "socket_refused"));
+		if (rows[i].refused)
+			assert_string_equal(said, rows[i].refused);
+		else
+			assert_true(json_is_null(json_object_get(j, "socket_refused")));
+		json_decref(j);
+		release(&f);
+	}
+}
+
 /* The whole text, line by line. */
 static void expect_text(const struct explanation *x, const char *lines)
 {
@@ -216,6 +262,7 @@ static void test_words(void **state)
 	f = compiled("{\"name\": \"none\", \"default\": \"deny\"}");
 	x = explained(&f, NULL, "icmpv6://[2001:db8::1]", NULL);
 	expect_text(&x, "denied    icmpv6://[2001:db8::1] under policy none\n"
+			"socket    refused before any rule is asked: socket() fails with EPROTONOSUPPORT, by \"sockets\"\n"
 			"rule      none matches: the default, deny\n"
 			"decided   at the packet, which is dropped; a ping socket is not told\n");
 	x = explained(&f, NULL, "udp://192.0.2.1:53", "fragment");
@@ -552,11 +599,12 @@ static void test_diff_settings(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_parse_good),		 cmocka_unit_test(test_parse_bad),
-	    cmocka_unit_test(test_parse_with),		 cmocka_unit_test(test_words),
-	    cmocka_unit_test(test_dynamic_sets_unknown), cmocka_unit_test(test_json),
-	    cmocka_unit_test(test_parts_agree),		 cmocka_unit_test(test_diff_rules),
-	    cmocka_unit_test(test_diff_loopback),	 cmocka_unit_test(test_diff_settings),
+	    cmocka_unit_test(test_parse_good),	  cmocka_unit_test(test_parse_bad),
+	    cmocka_unit_test(test_parse_with),	  cmocka_unit_test(test_sockets),
+	    cmocka_unit_test(test_words),	  cmocka_unit_test(test_dynamic_sets_unknown),
+	    cmocka_unit_test(test_json),	  cmocka_unit_test(test_parts_agree),
+	    cmocka_unit_test(test_diff_rules),	  cmocka_unit_test(test_diff_loopback),
+	    cmocka_unit_test(test_diff_settings),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,7 +24,8 @@ struct view {
 	size_t n, room;
 	uint64_t omitted; /* records beyond VIEW_EVENTS_MAX */
 	uint64_t unwritten;
-	bool quiet; /* a policy of this run's wants allowed attempts counted, not listed */
+	uint64_t changes_omitted; /* of the policy, beyond LIMIT_POLICY_CHANGES */
+	bool quiet;		  /* a policy of this run's wants allowed attempts counted, not listed */
 };
 
 struct totals {
@@ -178,9 +179,15 @@ static int add_attempt(struct view *v, const json_t *record, bool flow)
 static int add_change(struct view *v, const json_t *record)
 {
 	static const char *const members[] = {"seq", "time", "reason", "policy", "policy_hash", "policy_generation"};
-	json_t *change = json_object();
-	int bad = change ? 0 : -1;
+	json_t *change;
+	int bad;
 
+	if (json_array_size(v->changes) >= LIMIT_POLICY_CHANGES) {
+		v->changes_omitted++;
+		return 0;
+	}
+	change = json_object();
+	bad = change ? 0 : -1;
 	for (size_t i = 0; !bad && i < sizeof members / sizeof members[0]; i++)
 		bad = set_copy(change, members[i], record, members[i]);
 	if (bad) {
@@ -396,6 +403,8 @@ json_t *view_run(const struct view *v, const char *state)
 	bad |= set_copy(run, "policy_hash", v->begin, "policy_hash");
 	bad |= set_copy(run, "policy_generation", v->begin, "policy_generation");
 	bad |= json_object_set(run, "policy_changes", v->changes);
+	if (v->changes_omitted)
+		bad |= json_object_set_new(run, "policy_changes_omitted", event_u64(v->changes_omitted));
 	bad |= set_copy(run, "timeout_s", v->begin, "timeout_s");
 	bad |= set_copy(run, "python", v->begin, "python");
 	bad |= json_object_set_new(run, "state", json_string(state));

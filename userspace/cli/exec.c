@@ -248,8 +248,9 @@ static void say_what_root_can_do(const struct run *r)
 {
 	if (!r->o->quiet && r->command.uid == 0)
 		fprintf(stderr,
-			"weir: note: this command runs as root, without capabilities. Its own attempts are judged, but it "
-			"can change files that others run as root; --user names somebody else\n");
+			"weir: note: this command runs as root%s. Its own attempts are judged, but it can change files that "
+			"others run as root; --user names somebody else\n",
+			r->command.caps ? "" : ", without capabilities");
 }
 
 static void say_what_is_not_shielded(const struct run *r, const struct governed *g)

@@ -267,6 +267,8 @@ static char *text_of(const json_t *event)
 		return NULL;
 	put_destination(to, event);
 	put_reason(to, event);
+	if (!strcmp(GET(event, "verdict"), "would_deny"))
+		fprintf(to, "  (passed: mode monitor)");
 	if (fclose(to) != 0) {
 		free(text);
 		return NULL;
@@ -323,8 +325,8 @@ static void put_summary(FILE *to, const json_t *run, const struct line *lines, s
 			(long long)json_integer_value(json_object_get(egress, "attempts")),
 			would && denied ? ", by a policy that was in mode monitor for a while" : "");
 	if (inbound)
-		fprintf(to, "weir: %lld packets from outside were not asked for (the policy's `inbound`)\n",
-			(long long)inbound);
+		fprintf(to, "weir: %lld %s from outside that nobody asked for (the policy's `inbound`)\n", (long long)inbound,
+			inbound == 1 ? "packet" : "packets");
 	for (size_t i = 0; i < n && i < LINES_MAX; i++)
 		fprintf(to, "%s  x%lld\n", lines[i].text, (long long)lines[i].count);
 	if (n > LINES_MAX)

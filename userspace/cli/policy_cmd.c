@@ -94,6 +94,9 @@ static int read_file(const char *path, char **ret, size_t *ret_len, struct err *
 		return err_errno(e, errno, "", "can't open it");
 	if (S_ISDIR(st.st_mode))
 		return err_set(e, EISDIR, "", "is a directory");
+	/* A pipe that somebody is still writing to is waited for. */
+	if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK) < 0)
+		return err_errno(e, errno, "", "can't read it");
 	while (got > 0 && n <= LIMIT_POLICY_BYTES) {
 		got = read(fd, data + n, LIMIT_POLICY_BYTES + 1 - n);
 		if (got < 0 && errno != EINTR)
@@ -296,18 +299,18 @@ static int explain_one(const struct options *o, const struct subject *s, const s
 	explain(s->policy, s->image, env, &to, &x);
 	if (o->json) {
 		rc = print_json(explain_json(&x));
-		return rc < 0 ? err_set(e, EIO, "", "no answer") : x.verdict == WEIR_ALLOW ? 0 : EXIT_DENIED;
+		return rc < 0 ? err_set(e, EIO, "", "no answer") : explain_is_refused(&x) ? EXIT_DENIED : 0;
 	}
 	text = explain_text(&x);
 	if (!text)
 		return err_set(e, ENOMEM, "", "no memory");
 	word = strcspn(text, " ");
 	printf("%s%.*s%s%s",
-	       x.verdict == WEIR_ALLOW	? GREEN
-	       : x.verdict == WEIR_DENY ? RED
-					: YELLOW,
+	       !explain_is_refused(&x)	      ? GREEN
+	       : x.verdict == WEIR_WOULD_DENY ? YELLOW
+					      : RED,
 	       (int)word, text, PLAIN, text + word);
-	return x.verdict == WEIR_ALLOW ? 0 : EXIT_DENIED;
+	return explain_is_refused(&x) ? EXIT_DENIED : 0;
 }
 
 /* One line of a batch: a destination and words as for --with. Cuts the line up. */
@@ -565,7 +568,7 @@ static const struct command {
 	     "for stdin."
 	     "\vExit status: 0 when all are policies, warnings or not; 1 when one is not.\n\n"
 	     "  weir policy check my.json\n"
-	     "  weir policy check --json policies/*.json"}},
+	     "  weir policy check --json tool-call mine.json"}},
     {"explain",
      explain_policy,
      1,

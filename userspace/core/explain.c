@@ -447,6 +447,17 @@ static void print_sets(FILE *out, const struct explanation *x)
 	}
 }
 
+/* As a packet on the wire it has passed the filter already. */
+static const char *socket_refusal(const struct explanation *x)
+{
+	return x->to.packet ? NULL : policy_socket_refusal(x->policy, x->to.addr.family, x->to.protocol);
+}
+
+bool explain_is_refused(const struct explanation *x)
+{
+	return x->verdict != WEIR_ALLOW || socket_refusal(x);
+}
+
 char *explain_text(const struct explanation *x)
 {
 	char *text = NULL;
@@ -456,12 +467,15 @@ char *explain_text(const struct explanation *x)
 
 	if (!out)
 		return NULL;
-	fprintf(out, "%-9s ", x->verdict == WEIR_ALLOW ? "allowed" : "denied");
+	fprintf(out, "%-9s ", explain_is_refused(x) ? "denied" : "allowed");
 	print_destination(out, &x->to);
 	fprintf(out, " under policy %s%s\n", x->policy->name,
 		x->policy->monitor
 		    ? ", if it did not only watch: its mode is monitor, which blocks nothing and records would_deny"
 		    : "");
+	if (socket_refusal(x))
+		fprintf(out, "socket    refused before any rule is asked: socket() fails with %s, by \"sockets\"\n",
+			socket_refusal(x));
 	print_why(out, x);
 	print_place(out, x);
 	print_path(out, x);
@@ -583,7 +597,7 @@ json_t *explain_json(const struct explanation *x)
 {
 	struct decided_at at = decided_at(x);
 
-	return json_pack("{s:s, s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o}", "verdict",
+	return json_pack("{s:s, s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:s?}", "verdict",
 			 event_verdict_names[x->verdict], "policy", x->policy->name, "mode",
 			 x->policy->monitor ? "monitor" : "enforce", "destination", destination_json(&x->to), "reason",
 			 event_reason_names[x->reason], "rule", rule_json(x, x->rule), "prefix",
@@ -592,5 +606,6 @@ json_t *explain_json(const struct explanation *x)
 				  : x->mapped ? WEIR_VIA_MAPPED
 					      : WEIR_VIA_NONE),
 			 "decode", path_json(x), "judged", parts_json(x), "hook", at.hook, "errno",
-			 x->verdict == WEIR_DENY && at.error ? json_string(at.error) : json_null(), "sets", sets_json(x));
+			 x->verdict == WEIR_DENY && at.error ? json_string(at.error) : json_null(), "sets", sets_json(x),
+			 "socket_refused", socket_refusal(x));
 }

@@ -61,6 +61,9 @@ struct explanation {
 void explain(const struct policy *p, const struct policy_image *img, const struct policy_env *env, const struct explain_to *to,
 	     struct explanation *ret);
 
+/* Whether it is refused for whoever asks, by the socket filter or by what `explain()` found. */
+bool explain_is_refused(const struct explanation *x);
+
 /* The deciding rule's name, or NULL. */
 const char *explain_rule_name(const struct explanation *x);
 

@@ -42,6 +42,7 @@
 	LIMIT(POLICY_PREFIXES, 10000, "prefixes", "written in one policy; named sets add theirs")                              \
 	LIMIT(POLICY_PORTS, 32, "port ranges", "of one rule")                                                                  \
 	LIMIT(POLICY_PROTOCOLS, 16, "protocols", "of one rule")                                                                \
+	LIMIT(POLICY_CHANGES, 64, "changes", "of the policy that are listed for a run; the rest are counted")                  \
 	LIMIT(POLICY_SYSCALLS, 256, "names", "of system calls and groups in one policy")
 
 enum weir_limit_value {

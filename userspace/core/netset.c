@@ -18,7 +18,7 @@ const struct netset_info netset_info[NETSETS] = {
 	{"@special-purpose", "loopback, link-local, multicast, documentation and the rest of IANA's special-purpose registries",
 	 false},
     [NETSET_HOST] = {"@host", "this host's own addresses, kept current", true},
-    [NETSET_RESOLVER] = {"@resolver", "the name servers in the resolv.conf of whatever is governed", true},
+    [NETSET_RESOLVER] = {"@resolver", "the name servers in /etc/resolv.conf, as Weir sees it", true},
 };
 
 #define IANA4 "IANA IPv4 special-purpose registry, "

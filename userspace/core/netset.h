@@ -2,8 +2,8 @@
 /*
  * Named sets of prefixes, from one table in which every row names its source. Pure.
  *
- * @private, @metadata and @special-purpose are fixed. @host (this host's own addresses) and @resolver (the name servers of the
- * process that is governed) come from where the policy is used, in a struct policy_env.
+ * @private, @metadata and @special-purpose are fixed. @host (this host's own addresses) and @resolver (the name servers in
+ * Weir's own resolv.conf) come from where the policy is used, in a struct policy_env.
  */
 #ifndef WEIR_CORE_NETSET_H
 #define WEIR_CORE_NETSET_H

@@ -36,6 +36,14 @@ static int read_description(const json_t *v, const struct spot *at, const struct
 	return 0;
 }
 
+/* Which schema an editor is to check the document with. */
+static int read_schema(const json_t *v, const struct spot *at, const struct key *key, void *field, struct err *e)
+{
+	(void)key;
+	(void)field;
+	return json_is_string(v) ? 0 : spot_wrong_kind(at, e, "a string", v);
+}
+
 static const struct word verdicts[] = {{"deny", WEIR_DENY}, {"allow", WEIR_ALLOW}, {NULL, 0}};
 static const struct word deny_or_allow[] = {{"deny", 0}, {"allow", 1}, {NULL, 0}};
 static const struct word modes[] = {{"enforce", 0}, {"monitor", 1}, {NULL, 0}};
@@ -57,6 +65,7 @@ static const struct key keys[] = {
     {"syscalls", false, policy_read_syscalls, 0, NULL},
     {"limits", false, policy_read_limits, 0, NULL},
     {"audit", false, policy_read_audit, 0, NULL},
+    {"$schema", false, read_schema, 0, NULL},
 };
 
 static void set_defaults(struct policy *p)

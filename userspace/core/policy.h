@@ -129,6 +129,15 @@ struct policy *policy_free(struct policy *p);
 /* The embedded default: denies everything, DNS and loopback included. Never freed. */
 const struct policy *policy_snippet(void);
 
+/* Whether a program can have a socket that sends this protocol. */
+bool policy_can_send(const struct policy_sockets *s, uint8_t protocol);
+
+/*
+ * The errno's name with which socket() fails for whoever wants to send `protocol` to an address of `family`, or NULL. Of a
+ * policy that only watches: NULL.
+ */
+const char *policy_socket_refusal(const struct policy *p, uint8_t family, uint8_t protocol);
+
 /*
  * What the policy says and cannot do, or probably does not mean: at most `max` warnings into `ret`, returns how many there are.
  * `env` may be NULL: then nothing is said of @host and @resolver.

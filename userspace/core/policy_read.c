@@ -297,11 +297,17 @@ static int syntax_error(const json_error_t *je, struct err *e)
 	    {json_error_out_of_memory, ENOMEM, "out of memory"},
 	};
 	enum json_error_code code = json_error_code(je);
+	char text[200];
 
 	for (size_t i = 0; i < READ_COUNT(rows); i++)
 		if (rows[i].code == code)
 			return fail_at(e, rows[i].error, je->line, je->column, rows[i].msg);
-	return fail_at(e, EINVAL, je->line, je->column, "not valid JSON");
+	/* What the parser missed, and near what: an operator's own document, but still not to be obeyed by a terminal. */
+	snprintf(text, sizeof text, "not valid JSON: %.140s", je->text);
+	for (char *p = text; *p; p++)
+		if ((unsigned char)*p < 0x20 || (unsigned char)*p >= 0x7f)
+			*p = '?';
+	return fail_at(e, EINVAL, je->line, je->column, text);
 }
 
 int read_document(const char *text, size_t len, unsigned depth, json_t **ret, struct err *e)

@@ -73,6 +73,24 @@ static int unknown_set(const struct spot *at, struct err *e)
 	return spot_fail(at, e, EINVAL, "is not a set of addresses; the sets are %s", list);
 }
 
+/* What somebody who wrote this may have meant. */
+static const char *other_reading(const char *s, size_t len)
+{
+	char set[32];
+
+	snprintf(set, sizeof set, "@%.30s", s);
+	if (netset_find(set, strlen(set)) >= 0)
+		return "; a named set is written with an @ in front";
+	if (!strcmp(s, "*") || !strcmp(s, "all") || !strcmp(s, "0/0"))
+		return "; every address is written \"any\"";
+	if (memchr(s, ':', len) && memchr(s, '.', len) && !strstr(s, "::"))
+		return "; a port goes into \"ports\"";
+	for (size_t i = 0; i < len; i++)
+		if ((s[i] | 0x20) > 'f' && (s[i] | 0x20) <= 'z')
+			return "; names are not resolved here: `getent ahosts NAME` lists a name's addresses";
+	return "";
+}
+
 static int read_place(const json_t *v, const struct spot *at, struct reading *r, struct err *e)
 {
 	static const struct cidr whole[] = {{.addr = {[10] = 0xff, [11] = 0xff}, .family = 4}, {.family = 6}};
@@ -101,7 +119,7 @@ static int read_place(const json_t *v, const struct spot *at, struct reading *r,
 	} else {
 		*next = (struct policy_place){0};
 		if (cidr_parse(s, len, &next->prefix, &inner) < 0)
-			return spot_fail(at, e, inner.code, "%s", inner.msg);
+			return spot_fail(at, e, inner.code, "%s%s", inner.msg, other_reading(s, len));
 	}
 	r->rule->place_count++;
 	return 0;

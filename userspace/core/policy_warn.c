@@ -15,7 +15,7 @@
 #include "verdict.h"
 
 enum { ICMP = 1, IGMP = 2, TCP = 6, UDP = 17, DCCP = 33, ICMPV6 = 58, SCTP = 132, UDPLITE = 136 };
-enum { PORT_DNS = 53, PORT_HTTP = 80 };
+enum { PORT_DNS = 53, PORT_HTTP = 80, PORT_HTTPS = 443 };
 
 struct warnings {
 	const struct policy *policy;
@@ -227,7 +227,7 @@ static void warn_resolver(struct warnings *w)
 
 /* ---- metadata ---- */
 
-static void warn_metadata_group(struct warnings *w, size_t first, const weir_judgement *judged)
+static void warn_metadata_group(struct warnings *w, size_t first, const weir_judgement *judged, int port)
 {
 	struct decider d = decider_of(w->policy, judged[first]);
 	const struct netset_row *row = &netset_rows[first];
@@ -239,38 +239,50 @@ static void warn_metadata_group(struct warnings *w, size_t first, const weir_jud
 	if (others > 0)
 		snprintf(more, sizeof more, " and %zu more of @metadata", others);
 	warn(w, d.where, "%s lets %.*s (%s)%s be reached on tcp port %d; deny @metadata", d.text,
-	     (int)strcspn(row->prefix, "/"), row->prefix, row->what, more, PORT_HTTP);
+	     (int)strcspn(row->prefix, "/"), row->prefix, row->what, more, port);
 }
 
-static void warn_metadata(struct warnings *w)
+/* One warning for each rule that lets some of them be reached. False when there is none. */
+static bool warn_metadata_on(struct warnings *w, weir_judgement *judged, uint16_t port)
 {
-	weir_judgement *judged;
 	struct cidr addr;
+	bool any = false;
 	size_t i, k;
 
-	if (!w->image)
-		return;
-	/* Zero is a denial: of rows that are not asked about too. */
-	judged = calloc(netset_row_count, sizeof *judged);
-	if (!judged) {
-		warn(w, "", "no memory to look for metadata services");
-		return;
-	}
 	for (i = 0; i < netset_row_count; i++) {
 		const char *prefix = netset_rows[i].prefix;
-		weir_judgement j;
+		weir_judgement j = 0;
 
-		if (netset_rows[i].set != NETSET_METADATA || cidr_parse(prefix, strlen(prefix), &addr, NULL) < 0)
-			continue;
-		j = judge(w, &addr, TCP, PORT_HTTP);
+		/* Zero is a denial: of rows that are not asked about too. */
+		if (netset_rows[i].set == NETSET_METADATA && cidr_parse(prefix, strlen(prefix), &addr, NULL) == 0)
+			j = judge(w, &addr, TCP, port);
 		judged[i] = allows(j) ? j : 0;
 	}
 	for (i = 0; i < netset_row_count; i++) {
 		for (k = 0; k < i && judged[k] != judged[i]; k++)
 			;
-		if (judged[i] && k == i)
-			warn_metadata_group(w, i, judged);
+		if (!judged[i] || k < i)
+			continue;
+		any = true;
+		warn_metadata_group(w, i, judged, port);
 	}
+	return any;
+}
+
+static void warn_metadata(struct warnings *w)
+{
+	weir_judgement *judged;
+
+	if (!w->image)
+		return;
+	judged = calloc(netset_row_count, sizeof *judged);
+	if (!judged) {
+		warn(w, "", "no memory to look for metadata services");
+		return;
+	}
+	/* Most speak HTTP; a cluster's API speaks HTTPS. What is open to both is said once. */
+	if (!warn_metadata_on(w, judged, PORT_HTTP))
+		warn_metadata_on(w, judged, PORT_HTTPS);
 	free(judged);
 }
 
@@ -304,30 +316,6 @@ static void warn_places(struct warnings *w, size_t rule)
 	}
 }
 
-/* Whether a program can have sockets that send this protocol, as `sockets` has it. */
-static bool can_send(const struct policy_sockets *s, uint8_t protocol)
-{
-	static const struct {
-		uint8_t protocol;
-		uint32_t sockets;
-	} rows[] = {
-	    {TCP, POLICY_PROTO_TCP | POLICY_PROTO_MPTCP},
-	    {UDP, POLICY_PROTO_UDP},
-	    {ICMP, POLICY_PROTO_ICMP},
-	    {ICMPV6, POLICY_PROTO_ICMP},
-	    {UDPLITE, POLICY_PROTO_UDPLITE},
-	    {SCTP, POLICY_PROTO_SCTP},
-	    {DCCP, POLICY_PROTO_DCCP},
-	};
-
-	if (s->types & POLICY_SOCK_RAW || protocol == IGMP) /* which the kernel itself sends */
-		return true;
-	for (size_t i = 0; i < READ_COUNT(rows); i++)
-		if (rows[i].protocol == protocol)
-			return s->protocols & rows[i].sockets;
-	return false;
-}
-
 /* Numbers that in IPv6 are headers between the address and the transport: what is judged there is what comes behind them. */
 static void warn_extensions(struct warnings *w, size_t rule)
 {
@@ -355,7 +343,7 @@ static void warn_protocols(struct warnings *w, size_t rule)
 	if (r->verdict != WEIR_ALLOW || r->protocol_count == 0)
 		return;
 	for (size_t i = 0; i < r->protocol_count; i++)
-		if (can_send(&w->policy->sockets, r->protocols[i]))
+		if (policy_can_send(&w->policy->sockets, r->protocols[i]))
 			return;
 	rule_pointer(where, rule, "protocol");
 	warn(w, where, "is allowed here, and \"sockets\" refuses every socket that could send it; name it in \"sockets\"");

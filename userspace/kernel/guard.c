@@ -565,10 +565,10 @@ static void clear_image(struct guard *g, uint32_t image)
  * The kernel waits for just that when a map in a map is written: so the place 0, which no program asks for, is. Should it
  * refuse, the old image keeps its memory; the new one is in force all the same.
  */
-static int swap_slot(struct guard *g, uint32_t id, uint32_t image, struct err *e)
+static int swap_slot(struct guard *g, uint32_t id, uint32_t image, uint32_t generation, struct err *e)
 {
 	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = BPF_F_NO_PREALLOC);
-	struct weir_policy old = read_slot(g, id), next = {.image = image, .generation = old.generation + 1};
+	struct weir_policy old = read_slot(g, id), next = {.image = image, .generation = generation};
 	_cleanup_fd_ int any = -1;
 	uint32_t zero = 0;
 
@@ -584,31 +584,57 @@ static int swap_slot(struct guard *g, uint32_t id, uint32_t image, struct err *e
 	return 0;
 }
 
+static int put_policy(struct guard *g, uint32_t id, const struct policy_image *img, uint32_t generation, struct err *e)
+{
+	uint32_t image = free_image(g);
+	int rc = write_image(g, image, img, e);
+
+	if (rc == 0)
+		rc = swap_slot(g, id, image, generation, e);
+	if (rc < 0)
+		clear_image(g, image);
+	return rc;
+}
+
+static int check_slot(uint32_t id, struct err *e)
+{
+	return id < WEIR_POLICIES_MAX ? 0 : err_set(e, EINVAL, LAYER, "policy slot %u: there are %d", id, WEIR_POLICIES_MAX);
+}
+
 int guard_set_policy(struct guard *g, uint32_t id, const struct policy_image *img, uint32_t *ret_generation, struct err *e)
 {
-	uint32_t image;
-	int rc;
+	uint32_t generation;
+	int rc = check_slot(id, e);
 
-	if (id >= WEIR_POLICIES_MAX)
-		return err_set(e, EINVAL, LAYER, "policy slot %u: there are %d", id, WEIR_POLICIES_MAX);
-	image = free_image(g);
-	rc = write_image(g, image, img, e);
-	if (rc == 0)
-		rc = swap_slot(g, id, image, e);
-	if (rc < 0) {
-		clear_image(g, image);
+	if (rc < 0)
 		return rc;
-	}
-	if (ret_generation)
-		*ret_generation = read_slot(g, id).generation;
-	return 0;
+	generation = read_slot(g, id).generation + 1;
+	rc = put_policy(g, id, img, generation, e);
+	if (rc == 0 && ret_generation)
+		*ret_generation = generation;
+	return rc;
+}
+
+int guard_renew_policy(struct guard *g, uint32_t id, const struct policy_image *img, struct err *e)
+{
+	int rc = check_slot(id, e);
+
+	if (rc < 0)
+		return rc;
+	if (!read_slot(g, id).image)
+		return err_set(e, ENOENT, LAYER, "policy slot %u is empty", id);
+	return put_policy(g, id, img, read_slot(g, id).generation, e);
 }
 
 int guard_del_policy(struct guard *g, uint32_t id, struct err *e)
 {
-	if (id >= WEIR_POLICIES_MAX)
-		return err_set(e, EINVAL, LAYER, "policy slot %u: there are %d", id, WEIR_POLICIES_MAX);
-	return read_slot(g, id).image ? swap_slot(g, id, 0, e) : 0;
+	int rc = check_slot(id, e);
+	struct weir_policy old;
+
+	if (rc < 0)
+		return rc;
+	old = read_slot(g, id);
+	return old.image ? swap_slot(g, id, 0, old.generation + 1, e) : 0;
 }
 
 int guard_set_sandbox(struct guard *g, uint64_t cgroup, uint32_t policy, uint32_t flags, struct err *e)

@@ -45,6 +45,12 @@ int guard_verify(const struct guard *g, int cgroup_fd, struct err *e);
  */
 int guard_set_policy(struct guard *g, uint32_t id, const struct policy_image *img, uint32_t *ret_generation, struct err *e);
 
+/*
+ * The same for another image of the same document (the host's addresses have changed): the generation stays, so that flows go
+ * on under their key. -ENOENT when the slot is empty.
+ */
+int guard_renew_policy(struct guard *g, uint32_t id, const struct policy_image *img, struct err *e);
+
 /* Empties the slot: what still names it is denied. An empty slot is fine. */
 int guard_del_policy(struct guard *g, uint32_t id, struct err *e);
 

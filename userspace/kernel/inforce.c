@@ -206,19 +206,6 @@ int inforce_swap(struct inforce *f, struct inforce *fresh, struct guard *g, stru
 	return rc;
 }
 
-int inforce_reload(struct inforce *f, struct guard *g, struct err *e)
-{
-	struct inforce fresh = {0};
-	int rc = inforce_reread(f, &fresh, e);
-
-	if (rc < 0)
-		return rc;
-	rc = inforce_swap(f, &fresh, g, e);
-	if (rc < 0)
-		inforce_clear(&fresh);
-	return rc;
-}
-
 int inforce_refresh(struct inforce *f, struct guard *g, struct err *e)
 {
 	struct policy_image *image = NULL;
@@ -236,7 +223,7 @@ int inforce_refresh(struct inforce *f, struct guard *g, struct err *e)
 	/* Most policies name no set that holds them: nothing changes for those. */
 	swap = rc == 0 && !image_equal(image, f->image);
 	if (swap)
-		rc = guard_set_policy(g, f->slot, image, &f->generation, e);
+		rc = guard_renew_policy(g, f->slot, image, e);
 	if (rc < 0 || !swap) {
 		image_free(image);
 	} else {

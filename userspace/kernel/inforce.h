@@ -37,17 +37,15 @@ int inforce_at_place(const struct inforce *f, struct err *e);
 /* Puts it into `slot`. */
 int inforce_apply(struct inforce *f, struct guard *g, uint32_t slot, struct err *e);
 
-/* Reads the same document again (SIGHUP) and swaps. -errno and *f as before when anything is wrong with it. */
-int inforce_reload(struct inforce *f, struct guard *g, struct err *e);
-
 /*
- * The two halves of a reload, for whoever has to look at the new document before it is in force. What inforce_reread() gives is
- * the caller's; inforce_swap() takes it on success and leaves both as they were on failure.
+ * The two halves of a reload (SIGHUP), so that the new document can be looked at before it is in force. What inforce_reread()
+ * gives is the caller's; inforce_swap() takes it on success and leaves both as they were on failure.
  */
 int inforce_reread(const struct inforce *f, struct inforce *ret, struct err *e);
 int inforce_swap(struct inforce *f, struct inforce *fresh, struct guard *g, struct err *e);
 
-/* The host's addresses or name servers may have changed: compiles anew and swaps when they have. 1 swapped, 0 as before. */
+/* The host's addresses or name servers may have changed: compiles anew and swaps when they have; the
+ * generation stays. 1 swapped, 0 as before. */
 int inforce_refresh(struct inforce *f, struct guard *g, struct err *e);
 
 #endif

@@ -212,7 +212,10 @@ static int dump_local_table(uint8_t family, struct list *l)
 	} ask = {.head = {.nlmsg_len = sizeof ask, .nlmsg_type = RTM_GETROUTE, .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
 		 .body = {.rtm_family = family, .rtm_table = RT_TABLE_LOCAL}};
 
-	return dump(&ask, sizeof ask, l);
+	int rc = dump(&ask, sizeof ask, l);
+
+	/* A namespace that never had an address of the family has no such table. */
+	return rc == -ENOENT ? 0 : rc;
 }
 
 static int read_addresses(struct list *ret, struct err *e)

@@ -117,7 +117,7 @@ static void unescape(char *s)
 
 /*
  * The mount that this row of mountinfo is, or -ENOENT when no path leads to it: something else is mounted over it, and
- * nothing in here can take that away.
+ * nothing can take that away: mounts of the host do not come through to here.
  */
 static int open_mount(unsigned id, const char *point)
 {
@@ -189,7 +189,8 @@ static int each_mount(struct child *x, int (*fn)(int fd))
 static int do_mounts(struct child *x)
 {
 	(void)x;
-	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
+	/* Private: what the host mounts or unmounts later must not bring a writable cgroup file system to light in here. */
+	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return -errno;
 	return 0;
 }

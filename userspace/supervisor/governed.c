@@ -382,12 +382,12 @@ static void check(struct governed *g)
 	struct supervisor *s = g->s;
 	struct err e;
 
+	if (s->refresh_ns && s->refresh_ns <= now_ns())
+		slot_refresh(s);
 	if (now_ns() - g->checked_ns < CHECK_NS)
 		return;
 	g->checked_ns = now_ns();
 	check_resolvers(g);
-	if (s->refresh_ns && s->refresh_ns <= now_ns())
-		slot_refresh(s);
 	/* Links can be detached behind our back: then nothing may go on as if they were there. */
 	if (!s->fatal && guard_verify(s->guard, g->box->cgroup.v2_fd, &e) < 0)
 		s->fatal = err_set(&s->fatal_err, e.code, "policy", "the command was ended: %.200s", e.msg);
@@ -502,7 +502,7 @@ int governed_wait(struct governed *g, int *ret_status, struct err *e)
 	while (!g->ended && !s->fatal) {
 		check(g);
 		if (!s->fatal)
-			turn(s, (int)(CHECK_NS / 1000000));
+			turn(s, s->refresh_ns ? 250 : (int)(CHECK_NS / 1000000));
 	}
 	ended_ns = now_ns();
 	kill_all(g);

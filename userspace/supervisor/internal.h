@@ -109,7 +109,9 @@ struct supervisor {
 	struct remembered_policy remembered[REMEMBERED_POLICIES];
 	unsigned next_remembered;
 	unsigned failed_reloads;
-	uint64_t refresh_ns; /* reading the host's addresses failed: when to try again; 0 never */
+	uint64_t refresh_ns;	   /* when to read the host's addresses again; 0: when they change */
+	uint64_t refreshed_ns;	   /* when they were read last */
+	char refresh_problem[256]; /* what kept it from working, as told; "" nothing */
 	/*
 	 * What must be in order before a document that was read again is in force, and what follows when it is (or, with false,
 	 * when it did not come to that). NULL: nothing.

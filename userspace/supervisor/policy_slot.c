@@ -15,6 +15,7 @@
 
 #define WARNINGS_MAX 16
 #define REFRESH_RETRY_NS 1000000000ull
+#define REFRESH_LEAST_NS 1000000000ull /* between two readings, but for the first of a row */
 
 /* ---- what was in force, by generation ---- */
 
@@ -201,24 +202,34 @@ void slot_refresh(struct supervisor *s)
 	int rc;
 
 	s->refresh_ns = 0;
+	s->refreshed_ns = now_ns();
 	slot_name(&s->inforce, &old);
 	rc = inforce_refresh(&s->inforce, s->guard, &e);
+	if (rc >= 0)
+		s->refresh_problem[0] = '\0';
 	if (rc > 0) {
 		changed(s, &old, POLICY_CHANGE_ADDRESSES);
 		if (s->admitted)
 			s->admitted(s, true);
 	} else if (rc < 0) {
 		/* Addresses that are new may be missing from @host until it works. */
-		log_error("the policy does not know the host's new addresses yet (%s: %s)", e.where, e.msg);
+		if (strcmp(s->refresh_problem, e.msg) != 0) /* once, not every second */
+			log_error("the policy does not know the host's new addresses yet (%s: %s)", e.where, e.msg);
+		snprintf(s->refresh_problem, sizeof s->refresh_problem, "%s", e.msg);
 		s->refresh_ns = now_ns() + REFRESH_RETRY_NS;
 	}
 }
 
+/* The first change at once, what follows it within a second together: addresses can come and go by the hundred. */
 static void on_addresses(struct supervisor *s, struct source *src, uint32_t events)
 {
 	(void)events;
-	if (netenv_changed(src->fd))
+	if (!netenv_changed(src->fd))
+		return;
+	if (now_ns() - s->refreshed_ns >= REFRESH_LEAST_NS)
 		slot_refresh(s);
+	else if (!s->refresh_ns)
+		s->refresh_ns = s->refreshed_ns + REFRESH_LEAST_NS;
 }
 
 int slot_watch(struct supervisor *s, struct err *e)

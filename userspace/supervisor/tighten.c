@@ -28,6 +28,7 @@ static int check_limits(const struct policy_limits *l, struct err *e)
 	    {"/limits/cpu_percent", l->cpu_percent, 1, LIMIT_CPU_PERCENT},
 	    {"/limits/processes", l->processes, 1, LIMIT_PIDS},
 	    {"/limits/open_files", l->open_files, LEAST_OPEN_FILES, LIMIT_OPEN_FILES},
+	    {"/limits/datagram_sockets", l->datagram_sockets, 1, WEIR_SOCKETS_PER_SANDBOX},
 	};
 
 	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
