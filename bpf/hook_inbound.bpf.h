@@ -69,6 +69,10 @@ int weir_ingress(struct __sk_buff *skb)
 		sk = bpf_sk_fullsock(sk);
 	if (!sk || !is_unasked(sk))
 		return PACKET_PASS;
+	/* What this socket's connect() was told once, it was told of that connection, and not of what it accepts now. */
+	o = sk->type == SOCK_STREAM ? bpf_sk_storage_get(&owners, sk, NULL, 0) : NULL;
+	if (o)
+		o->judged = 0;
 	a.key.cgroup = bpf_skb_ancestor_cgroup_id(skb, (int)level);
 	if (!a.key.cgroup)
 		a.key.cgroup = bpf_skb_cgroup_id(skb);

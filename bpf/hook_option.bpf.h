@@ -24,12 +24,20 @@ enum {
 	LEVEL_IPV6 = 41,
 	OPT_BROADCAST = 6, /* SO_BROADCAST */
 	/* LEVEL_IP */
+	OPT_RECVERR = 11,
+	OPT_FREEBIND = 15,
+	OPT_TRANSPARENT = 19,
+	OPT_RECVERR_RFC4884 = 26,
 	OPT_ADD_MEMBERSHIP = 35,
 	OPT_ADD_SOURCE_MEMBERSHIP = 39,
 	OPT_MSFILTER = 41,
 	/* LEVEL_IPV6 */
 	OPT_ADD_MEMBERSHIP6 = 20,
+	OPT_RECVERR6 = 25,
 	OPT_JOIN_ANYCAST = 27,
+	OPT_RECVERR6_RFC4884 = 31,
+	OPT_TRANSPARENT6 = 75,
+	OPT_FREEBIND6 = 78,
 	/* either */
 	OPT_JOIN_GROUP = 42, /* MCAST_* */
 	OPT_JOIN_SOURCE_GROUP = 46,
@@ -86,26 +94,77 @@ static __always_inline int judge_join(struct bpf_sockopt *ctx, int at)
 	return weir_verdict_of(j) == WEIR_DENY ? OPTION_REFUSE : OPTION_PASS;
 }
 
-static __always_inline int mark_broadcast(struct bpf_sockopt *ctx)
+/* What governs the caller; false when a refusal would make no difference: in a network of its own, or when it is only watched.
+ */
+static __always_inline bool is_governed(struct bpf_sockopt *ctx, struct in_force *f)
 {
 	struct connect_who w;
+
+	find_connect_who(BPF_CORE_READ(plain_sock(ctx->sk), sk_cgrp_data.cgroup), credible_task(), &w);
+	find_in_force(w.own ? w.own : w.made_in, f);
+	return !((f->sb && f->sb->flags & WEIR_SB_OWN_NET) || (f->head && f->head->flags & WEIR_IMG_MONITOR));
+}
+
+/* Whether an option that is a number is switched off. Longer than what we are handed, nobody knows. */
+static __always_inline bool is_off(struct bpf_sockopt *ctx)
+{
+	__u8 *p = ctx->optval, *end = ctx->optval_end;
+
+	if (ctx->optlen > OPTION_BYTES_MAX)
+		return false;
+	if (p + 4 <= end)
+		return !(p[0] | p[1] | p[2] | p[3]);
+	return p + 1 > end || !p[0]; /* some take a single byte */
+}
+
+static __always_inline int mark_broadcast(struct bpf_sockopt *ctx)
+{
 	struct weir_owner *o;
 	struct in_force f;
-	__u32 *value = ctx->optval;
 
-	if (ctx->sk->type != SOCK_DGRAM || (void *)(value + 1) > ctx->optval_end || !*value)
+	if (ctx->sk->type != SOCK_DGRAM || is_off(ctx))
 		return OPTION_PASS;
 	o = owner_of(ctx->sk);
 	if (o)
 		__sync_val_compare_and_swap(&o->broadcast, 0, 1); /* a full barrier, as the count is on the other side */
 	if (o && !*(volatile __u64 *)&o->counted)
 		return OPTION_PASS;
-	/* Too late, or not to be marked: refused where it would make a difference. */
-	find_connect_who(BPF_CORE_READ(plain_sock(ctx->sk), sk_cgrp_data.cgroup), credible_task(), &w);
-	find_in_force(w.own ? w.own : w.made_in, &f);
-	if ((f.sb && f.sb->flags & WEIR_SB_OWN_NET) || (f.head && f.head->flags & WEIR_IMG_MONITOR))
+	/* Too late, or not to be marked. */
+	return is_governed(ctx, &f) ? OPTION_REFUSE : OPTION_PASS;
+}
+
+static __always_inline bool is_foreign_source(__s32 level, __s32 option)
+{
+	return level == LEVEL_IP ? option == OPT_FREEBIND || option == OPT_TRANSPARENT
+				 : option == OPT_FREEBIND6 || option == OPT_TRANSPARENT6;
+}
+
+static __always_inline bool is_error_queue(__s32 level, __s32 option)
+{
+	return level == LEVEL_IP ? option == OPT_RECVERR || option == OPT_RECVERR_RFC4884
+				 : option == OPT_RECVERR6 || option == OPT_RECVERR6_RFC4884;
+}
+
+static __always_inline int refuse_foreign_source(struct bpf_sockopt *ctx)
+{
+	struct in_force f;
+
+	return is_off(ctx) || !is_governed(ctx, &f) ? OPTION_PASS : OPTION_REFUSE;
+}
+
+static __always_inline int pretend_error_queue(struct bpf_sockopt *ctx)
+{
+	struct weir_owner *o;
+	struct in_force f;
+
+	if (ctx->sk->type == SOCK_STREAM || is_off(ctx) || !is_governed(ctx, &f))
 		return OPTION_PASS;
-	return OPTION_REFUSE;
+	if (f.head && (f.head->flags & WEIR_IMG_INBOUND))
+		return OPTION_PASS;
+	o = bpf_sk_storage_get(&owners, ctx->sk, NULL, 0);
+	if (!o || !o->asked)
+		ctx->optlen = -1; /* success, without the kernel */
+	return OPTION_PASS;
 }
 
 SEC("cgroup/setsockopt")
@@ -118,6 +177,12 @@ int weir_setsockopt(struct bpf_sockopt *ctx)
 	at = ctx->level == LEVEL_IP || ctx->level == LEVEL_IPV6 ? group_at(ctx->level, ctx->optname) : -1;
 	if (at >= 0)
 		return judge_join(ctx, at);
+	if (ctx->level == LEVEL_IP || ctx->level == LEVEL_IPV6) {
+		if (is_foreign_source(ctx->level, ctx->optname))
+			return refuse_foreign_source(ctx);
+		if (is_error_queue(ctx->level, ctx->optname))
+			return pretend_error_queue(ctx);
+	}
 	/* None of ours. Longer than what we were handed, it would be refused if we did not say that we have not touched it. */
 	if (ctx->optlen > OPTION_BYTES_MAX)
 		ctx->optlen = 0;

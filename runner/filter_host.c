@@ -72,8 +72,17 @@ const size_t filter_host_refused_count = COUNT(filter_host_refused);
 static const uint64_t new_namespaces[] = {CLONE_NEWNS,	 CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC,
 					  CLONE_NEWUSER, CLONE_NEWPID,	  CLONE_NEWNET};
 
-/* Putting bytes into a terminal's input: the caller's shell would run them, outside the policy. */
-static const unsigned long typing[] = {TIOCSTI, TIOCLINUX};
+/* Requests that lead around the policy. */
+static const unsigned long refused_ioctls[] = {
+    /* Putting bytes into a terminal's input: the caller's shell would run them, outside of it. */
+    TIOCSTI,
+    TIOCLINUX,
+    /* Packets from a tunnel device or a virtual machine's ring are no socket's: nobody would judge them. */
+    0x400454ca /* TUNSETIFF */,
+    0x400454d9 /* TUNSETQUEUE */,
+    0x4008af30 /* VHOST_NET_SET_BACKEND */,
+    0x4008af60 /* VHOST_VSOCK_SET_GUEST_CID */,
+};
 
 /* ---- which sockets, as a program of our own ---- */
 
@@ -306,13 +315,13 @@ static int add_namespaces(scmp_filter_ctx ctx, const struct policy *p, const str
 	return rc;
 }
 
-static int add_typing(scmp_filter_ctx ctx, const struct policy *p, const struct filter_syscalls *s)
+static int add_ioctls(scmp_filter_ctx ctx, const struct policy *p, const struct filter_syscalls *s)
 {
 	int rc = 0;
 
-	for (size_t i = 0; rc == 0 && i < COUNT(typing) && !refused_by_policy(p, s, SCMP_SYS(ioctl)); i++)
+	for (size_t i = 0; rc == 0 && i < COUNT(refused_ioctls) && !refused_by_policy(p, s, SCMP_SYS(ioctl)); i++)
 		rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(ioctl), 1,
-				      SCMP_A1(SCMP_CMP_MASKED_EQ, LOW32, typing[i]));
+				      SCMP_A1(SCMP_CMP_MASKED_EQ, LOW32, refused_ioctls[i]));
 	return rc;
 }
 
@@ -384,7 +393,7 @@ static int compile_calls(const struct policy *p, struct filter_host *f, struct e
 	if (rc == 0)
 		rc = add_namespaces(ctx, p, s);
 	if (rc == 0)
-		rc = add_typing(ctx, p, s);
+		rc = add_ioctls(ctx, p, s);
 	if (rc == 0)
 		rc = add_policy(ctx, p, s);
 	if (rc == 0)

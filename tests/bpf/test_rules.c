@@ -491,12 +491,17 @@ static void option_child(void)
 	    on = 1;
 	union addr a;
 	socklen_t len = addr_of(&a, AF_INET, "192.0.2.1", 9);
+	socklen_t got_len = sizeof on;
 	static char big[8192];
+	int got;
 
 	MUST(setsockopt(before, SOL_SOCKET, SO_BROADCAST, &on, sizeof on) == 0);
 	MUST(connect(before, &a.sa, len) == 0);
 	MUST(connect(after, &a.sa, len) == 0);
 	MUST(setsockopt(after, SOL_SOCKET, SO_BROADCAST, &on, sizeof on) < 0 && errno == EPERM);
+	/* Longer than what the hook is shown: the kernel would read it again. */
+	MUST(setsockopt(after, SOL_SOCKET, SO_BROADCAST, big, sizeof big) < 0 && errno == EPERM);
+	MUST(getsockopt(after, SOL_SOCKET, SO_BROADCAST, &got, &got_len) == 0 && got == 0);
 	on = 0;
 	MUST(setsockopt(after, SOL_SOCKET, SO_BROADCAST, &on, sizeof on) == 0);
 	on = 4096;
@@ -504,6 +509,76 @@ static void option_child(void)
 	memcpy(big, &on, sizeof on);
 	MUST(setsockopt(after, SOL_SOCKET, SO_RCVBUF, big, sizeof big) == 0);
 	_exit(0);
+}
+
+/* A source that is not this host's: errors would be sent there. */
+static int foreign_sources(void)
+{
+	static const struct {
+		int family, level, option;
+	} rows[] = {
+	    {AF_INET, IPPROTO_IP, IP_FREEBIND},
+	    {AF_INET, IPPROTO_IP, IP_TRANSPARENT},
+	    {AF_INET6, IPPROTO_IPV6, 78 /* IPV6_FREEBIND */},
+	    {AF_INET6, IPPROTO_IPV6, IPV6_TRANSPARENT},
+	    {AF_INET6, IPPROTO_IP, IP_FREEBIND},
+	};
+	int refused = 0, on = 1;
+	size_t i;
+
+	for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+		int s = socket(rows[i].family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+		int rc = setsockopt(s, rows[i].level, rows[i].option, &on, sizeof on);
+
+		if (rc < 0 && errno != EPERM)
+			return 250;
+		refused += rc < 0;
+	}
+	return refused;
+}
+
+static void test_foreign_source(void **state)
+{
+	pid_t pid;
+
+	(void)state;
+	govern(BOX_A, ALLOWING, 0);
+	pid = spawn(BOX_A, 0);
+	if (pid == 0)
+		_exit(foreign_sources());
+	assert_int_equal(reap(pid), 5);
+	govern(BOX_A, ALLOWING, WEIR_SB_OWN_NET);
+	pid = spawn(BOX_A, 0);
+	if (pid == 0)
+		_exit(foreign_sources());
+	assert_int_equal(reap(pid), 0);
+}
+
+/* Taken and not applied, until something was let out of the socket. */
+static void error_queue_child(void)
+{
+	int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), on = 1, got = -1;
+	union addr a;
+	socklen_t len = addr_of(&a, AF_INET, "192.0.2.1", 9), got_len = sizeof got;
+
+	MUST(setsockopt(s, IPPROTO_IP, IP_RECVERR, &on, sizeof on) == 0);
+	MUST(getsockopt(s, IPPROTO_IP, IP_RECVERR, &got, &got_len) == 0 && got == 0);
+	MUST(sendto(s, "x", 1, 0, &a.sa, len) == 1);
+	MUST(setsockopt(s, IPPROTO_IP, IP_RECVERR, &on, sizeof on) == 0);
+	MUST(getsockopt(s, IPPROTO_IP, IP_RECVERR, &got, &got_len) == 0 && got == 1);
+	_exit(0);
+}
+
+static void test_error_queue(void **state)
+{
+	pid_t pid;
+
+	(void)state;
+	use_rules(0, WEIR_ALLOW);
+	pid = spawn(BOX_A, 0);
+	if (pid == 0)
+		error_queue_child();
+	child_ok(pid);
 }
 
 static void test_options(void **state)
@@ -548,8 +623,9 @@ static void test_socket_bound(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    T(test_which_rule), T(test_monitor),       T(test_quiet), T(test_inbound_datagram), T(test_answers_only),
-	    T(test_to_many),	T(test_inbound_flood), T(test_join),  T(test_options),		T(test_socket_bound),
+	    T(test_which_rule),	  T(test_monitor),	  T(test_quiet),	 T(test_inbound_datagram),
+	    T(test_answers_only), T(test_to_many),	  T(test_inbound_flood), T(test_join),
+	    T(test_options),	  T(test_foreign_source), T(test_error_queue),	 T(test_socket_bound),
 	};
 
 	if (geteuid() != 0) {

@@ -332,6 +332,23 @@ class Network(Clean):
         done = run(PYTHON, "-c", query)
         self.assertIn("  udp 10.9.9.9:53  A \\027\\09131mx.example  rule never  x1\n", done.stderr)
 
+    def test_nobody_reads_standard_error(self):
+        """The command has filled it, and is over: so is weir, whatever it would have liked to say."""
+        read, write = os.pipe()
+        fill = ("import os, socket\nos.set_blocking(2, False)\n"
+                "try:\n    while True: os.write(2, b'x' * 4096)\nexcept BlockingIOError: pass\n"
+                "os.set_blocking(2, True)\n"  # it is weir's too, as far as the command knows
+                "socket.socket().connect_ex(('10.0.0.1', 80))")  # fmt: skip
+        process = subprocess.Popen(command_line(PYTHON, "-c", fill), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=write, cwd="/")
+        Clean.started.add(process.pid)
+        try:
+            os.close(write)
+            self.assertEqual(process.wait(timeout=12 * SLOW), 0)
+        finally:
+            process.kill()
+            process.wait()
+            os.close(read)
+
     def test_quiet(self):
         _, errors = self.connect([("SOCK_STREAM", "10.0.0.1", 80)], options=("--quiet",))
         self.assertEqual(errors, "")

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -269,10 +270,10 @@ static void wait_report(pid_t pid)
 
 	while (waitpid(pid, &status, WNOHANG) == 0) {
 		if (clock_now_ns() >= until) {
-			fprintf(stderr, "weir: report: it does not end\n");
 			kill(pid, SIGKILL);
 			while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 				;
+			fprintf(stderr, "weir: report: it did not end, and was killed\n");
 			return;
 		}
 		usleep(1000);
@@ -317,10 +318,33 @@ static int govern(struct run *r, struct err *e)
 	return rc < 0 ? rc : exit_status(status);
 }
 
+/*
+ * Nobody may be reading standard error, and the command itself can fill it: what we say must not wait for that. A description
+ * of our own, since the one we were given is the command's too. Files do not block.
+ */
+static int own_standard_error(struct run *r, struct err *e)
+{
+	_cleanup_fd_ int fd = -1;
+	struct stat st;
+
+	r->command.stderr_fd = -1;
+	if (fstat(STDERR_FILENO, &st) < 0 || !(S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode)))
+		return 0;
+	fd = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	if (fd < 0)
+		return 0; /* it is not ours to open: then it is used as it is */
+	r->command.stderr_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	if (r->command.stderr_fd < 0 || dup2(fd, STDERR_FILENO) < 0)
+		return err_errno(e, errno, "descriptors", "take standard error");
+	return 0;
+}
+
 static int run(struct run *r, struct err *e)
 {
 	int rc = prepare(r, e);
 
+	if (rc == 0)
+		rc = own_standard_error(r, e);
 	if (rc == 0)
 		rc = open_files(r, e);
 	if (rc == 0)

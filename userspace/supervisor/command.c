@@ -96,7 +96,7 @@ struct child {
 
 static bool holds_our_objects(const char *type)
 {
-	return !strcmp(type, "cgroup2") || !strcmp(type, "cgroup") || !strcmp(type, "bpf");
+	return !strcmp(type, "cgroup2") || !strcmp(type, "cgroup") || !strcmp(type, "bpf") || !strcmp(type, "sysfs");
 }
 
 /* "\040" is a space, as the kernel writes it. */
@@ -210,7 +210,19 @@ static bool has_own_mounts(const struct child *x)
  */
 static int do_read_only(struct child *x)
 {
-	return has_own_mounts(x) ? each_mount(x, make_read_only) : -EPERM;
+	const unsigned long flags = MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
+	int rc = has_own_mounts(x) ? each_mount(x, make_read_only) : -EPERM;
+
+	if (rc < 0 || x->c->uid != 0)
+		return rc;
+	/* Of the kernel's settings root owns all: one of them names the program that is run, as root, when another one crashes.
+	 */
+	if (mount("/proc/sys", "/proc/sys", NULL, MS_BIND | MS_REC, NULL) < 0 ||
+	    mount(NULL, "/proc/sys", NULL, flags, NULL) < 0) {
+		rc = -errno;
+		snprintf(x->detail, sizeof x->detail, "/proc/sys");
+	}
+	return rc;
 }
 
 /* ---- who it is ---- */
@@ -321,7 +333,8 @@ static int do_landlock(struct child *x)
 
 static int do_descriptors(struct child *x)
 {
-	(void)x;
+	if (x->c->stderr_fd >= 0 && dup2(x->c->stderr_fd, STDERR_FILENO) < 0)
+		return -errno;
 	return close_range(STDERR_FILENO + 1, ~0u, CLOSE_RANGE_CLOEXEC) < 0 ? -errno : 0;
 }
 

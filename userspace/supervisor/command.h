@@ -66,6 +66,7 @@ struct command {
 	uint64_t caps; /* kept, one bit each */
 	const struct filter_host *filter;
 	uint32_t open_files; /* 0: as the caller has it */
+	int stderr_fd;	     /* what the command gets for 2; -1: what is there */
 	/* What the caller had. */
 	mode_t umask;
 	sigset_t mask;
