@@ -27,6 +27,10 @@ class Kernel(unittest.TestCase):
 class Exec(unittest.TestCase):
     """A command of the host under a policy, where cgroup2 has every controller."""
 
+    @classmethod
+    def tearDownClass(cls):
+        weir("uninstall")
+
     def exec_python(self, policy, code):
         with tempfile.NamedTemporaryFile("w", suffix=".json", dir="/run") as f:
             json.dump(policy, f)

@@ -168,8 +168,11 @@ def datagram_rows():
         rows += make(33, "udp, marked, " + ("v6" if family is v6 else "v4"), "udp_mark", family(n), "sendto EPERM", "egress", "udp",
                      twin=family(n, True))
     n = numbers.next()
-    rows += make(33, "udp, from another's address", "udp_foreign_source", v4(n), "sendto EPERM", "egress", "udp", twin=v4(n, True),
-                 other="9.9.9.9")
+    # Whatever the rules say of where it goes: errors about it would go to that other address, with its bytes.
+    refused = Seen("transparent EPERM", [], False)
+    for address in (v4(n), v4(n, True)):
+        rows.append(Row(33, "udp, from another's address, to " + address, "udp_foreign_source", address, PORT, "9.9.9.9", "",
+                        {"whole": refused, "no rules": refused}, [address], [], False))
     return rows
 
 

@@ -502,7 +502,7 @@ int governed_wait(struct governed *g, int *ret_status, struct err *e)
 	while (!g->ended && !s->fatal) {
 		check(g);
 		if (!s->fatal)
-			turn(s, s->refresh_ns ? 250 : (int)(CHECK_NS / 1000000));
+			turn(s, s->refresh_ns ? 100 : (int)(CHECK_NS / 1000000));
 	}
 	ended_ns = now_ns();
 	kill_all(g);

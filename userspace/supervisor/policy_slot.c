@@ -15,7 +15,7 @@
 
 #define WARNINGS_MAX 16
 #define REFRESH_RETRY_NS 1000000000ull
-#define REFRESH_LEAST_NS 1000000000ull /* between two readings, but for the first of a row */
+#define REFRESH_LEAST_NS 200000000ull /* between two readings, but for the first of a row */
 
 /* ---- what was in force, by generation ---- */
 
@@ -220,7 +220,7 @@ void slot_refresh(struct supervisor *s)
 	}
 }
 
-/* The first change at once, what follows it within a second together: addresses can come and go by the hundred. */
+/* The first change at once, what follows it soon together: addresses can come and go by the hundred. */
 static void on_addresses(struct supervisor *s, struct source *src, uint32_t events)
 {
 	(void)events;
