@@ -597,35 +597,86 @@ static void test_options(void **state)
 /* An image's own bound on datagram sockets. */
 static void test_socket_bound(void **state)
 {
-	struct policy_image img = image_with_rules(0, WEIR_ALLOW);
-	struct err e = {0};
-	pid_t pid;
+	static const uint32_t modes[] = {0, WEIR_IMG_MONITOR}; /* a bound on memory is no verdict: it holds in either */
+	size_t m;
 	int i;
 
 	(void)state;
-	img.head.sockets_max = 3;
-	must(guard_set_policy(t.guard, RULES, &img, NULL, &e), &e);
-	govern(BOX_A, RULES, 0);
+	for (m = 0; m < sizeof modes / sizeof *modes; m++) {
+		struct policy_image img = image_with_rules(modes[m], WEIR_ALLOW);
+		struct err e = {0};
+		pid_t pid;
+
+		img.head.sockets_max = 3;
+		must(guard_set_policy(t.guard, RULES, &img, NULL, &e), &e);
+		govern(BOX_A, RULES, 0);
+		pid = spawn(BOX_A, 0);
+		if (pid == 0) {
+			union addr a;
+			socklen_t len = addr_of(&a, AF_INET, "192.0.2.1", 9);
+
+			for (i = 0; i < 3; i++)
+				MUST(connect(socket(AF_INET, SOCK_DGRAM, 0), &a.sa, len) == 0);
+			MUST(connect(socket(AF_INET, SOCK_DGRAM, 0), &a.sa, len) < 0 && errno == EPERM);
+			_exit(0);
+		}
+		child_ok(pid);
+		expect_one(BOX_A, WEIR_HOOK_CONNECT4, WEIR_DENY, WEIR_REASON_SOCKETS);
+	}
+}
+
+/* A connection that was judged under an earlier policy is told anew, though numbers of images are used again. */
+static void test_monitor_after_swaps(void **state)
+{
+	int l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), s, on = 1;
+	union addr any;
+	char line[4];
+	pid_t pid;
+
+	(void)state;
+	setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+	assert_int_equal(bind(l, &any.sa, addr_of(&any, AF_INET, "0.0.0.0", 7795)), 0);
+	assert_int_equal(listen(l, 1), 0);
+	set_policy(ALLOWING, WEIR_ALLOW, WEIR_IMG_MONITOR);
+	govern(BOX_A, ALLOWING, 0);
+	told->go = 0;
 	pid = spawn(BOX_A, 0);
 	if (pid == 0) {
+		int c = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 		union addr a;
-		socklen_t len = addr_of(&a, AF_INET, "192.0.2.1", 9);
+		socklen_t len = addr_of(&a, AF_INET, "192.0.2.1", 7795);
 
-		for (i = 0; i < 3; i++)
-			MUST(connect(socket(AF_INET, SOCK_DGRAM, 0), &a.sa, len) == 0);
-		MUST(connect(socket(AF_INET, SOCK_DGRAM, 0), &a.sa, len) < 0 && errno == EPERM);
+		MUST(connect(c, &a.sa, len) == 0);
+		while (__atomic_load_n(&told->go, __ATOMIC_ACQUIRE) != 1)
+			usleep(1000);
+		MUST(send(c, "weir", 4, 0) == 4);
+		while (__atomic_load_n(&told->go, __ATOMIC_ACQUIRE) != 2)
+			usleep(1000);
 		_exit(0);
 	}
+	s = accept(l, NULL, NULL);
+	assert_true(s >= 0);
+	drain();
+	set_policy(ALLOWING, WEIR_ALLOW, WEIR_IMG_MONITOR);
+	set_policy(ALLOWING, WEIR_DENY, WEIR_IMG_MONITOR);
+	__atomic_store_n(&told->go, 1, __ATOMIC_RELEASE);
+	assert_true(heard(s, HEAR_MS));
+	assert_int_equal(recv(s, line, 4, 0), 4);
+	expect_one(BOX_A, WEIR_HOOK_EGRESS, WEIR_WOULD_DENY, WEIR_REASON_DEFAULT);
+	__atomic_store_n(&told->go, 2, __ATOMIC_RELEASE);
 	child_ok(pid);
-	expect_one(BOX_A, WEIR_HOOK_CONNECT4, WEIR_DENY, WEIR_REASON_SOCKETS);
+	close(s);
+	close(l);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    T(test_which_rule),	  T(test_monitor),	  T(test_quiet),	 T(test_inbound_datagram),
-	    T(test_answers_only), T(test_to_many),	  T(test_inbound_flood), T(test_join),
-	    T(test_options),	  T(test_foreign_source), T(test_error_queue),	 T(test_socket_bound),
+	    T(test_which_rule),		 T(test_monitor),      T(test_quiet),
+	    T(test_inbound_datagram),	 T(test_answers_only), T(test_to_many),
+	    T(test_inbound_flood),	 T(test_join),	       T(test_options),
+	    T(test_foreign_source),	 T(test_error_queue),  T(test_socket_bound),
+	    T(test_monitor_after_swaps),
 	};
 
 	if (geteuid() != 0) {

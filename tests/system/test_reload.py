@@ -440,6 +440,7 @@ class Tightened(Policed):
             ({"limits": {"processes": 257}}, "/limits/processes", "at most 256"),
             ({"limits": {"open_files": 1025}}, "/limits/open_files", "at most 1024"),
             ({"limits": {"open_files": 39}}, "/limits/open_files", "less than 40"),
+            ({"limits": {"datagram_sockets": 1025}}, "/limits/datagram_sockets", "at most 1024"),
             ({"limits": {"memory_bytes": (16 << 20) - 1}}, "/limits/memory_bytes", "less than 16777216"),
         ]
         with tempfile.TemporaryDirectory(prefix="weir-test-policy-") as d:
