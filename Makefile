@@ -39,7 +39,7 @@ CPPFLAGS := -Ibpf -Iuserspace -Irunner -I$(B)/gen -D_GNU_SOURCE
 CFLAGS ?= -O2 -g
 ALL_CFLAGS := -std=gnu17 $(CFLAGS) $(WARN) $(if $(SANFLAGS),$(SANFLAGS),$(HARDEN))
 ALL_LDFLAGS := $(if $(SANFLAGS),$(SANFLAGS),$(HARDEN_LD)) $(LDFLAGS)
-LIBS := -lbpf -lelf -lseccomp -ljansson -lmicrohttpd -lgnutls
+LIBS := -lbpf -lelf -lseccomp -ljansson -lmicrohttpd -lgnutls -larchive
 
 CORE_SRC := $(wildcard userspace/core/*.c)
 WEIR_SRC := $(wildcard userspace/*/*.c) $(filter-out runner/init.c runner/init_%.c,$(wildcard runner/*.c))
@@ -65,7 +65,7 @@ $(B)/gen/guard.skel.h: $(B)/gen/guard.bpf.o
 
 # ---- pid 1 of a sandbox: a static program, embedded whole ----
 define init_rules
-$(B)/gen/$(1)/weir-init: runner/init.c $(wildcard runner/init_*.c) $(wildcard runner/*.h bpf/*.h userspace/ipc/*.h userspace/core/*.h)
+$(B)/gen/$(1)/weir-init: runner/init.c $(wildcard runner/init_*.c) userspace/ipc/decode.c $(wildcard runner/*.h bpf/*.h userspace/ipc/*.h userspace/core/*.h)
 	$$(say) INIT $$@
 	@mkdir -p $$(@D)
 	$$(Q)$$(CC) -std=gnu17 -Os -g0 $$(WARN) -fstack-protector-strong -static -s $$(CPPFLAGS) $(2) $$(filter %.c,$$^) -o $$@
@@ -75,7 +75,7 @@ $(eval $(call init_rules,hooks,-DWEIR_TEST_HOOKS))
 
 $(B)/obj/runner/blobs.o: CPPFLAGS += -DINIT_BLOB='"$(B)/gen/plain/weir-init"'
 $(B)/obj-hooks/runner/blobs.o: CPPFLAGS += -DINIT_BLOB='"$(B)/gen/hooks/weir-init"'
-EMBEDDED := runner/harness.py $(wildcard policies/*.json)
+EMBEDDED := $(wildcard runner/*.py) $(wildcard policies/*.json)
 $(B)/obj/runner/blobs.o: $(B)/gen/plain/weir-init $(EMBEDDED)
 $(B)/obj-hooks/runner/blobs.o: $(B)/gen/hooks/weir-init $(EMBEDDED)
 $(B)/obj/userspace/kernel/guard.o $(B)/obj-hooks/userspace/kernel/guard.o: $(B)/gen/guard.skel.h
@@ -131,6 +131,12 @@ units: $(UNIT) $(API_TESTS) $(if $(SANFLAGS),,$(BPF_TESTS))
 check: units ## unit and api tests, no root needed
 	@python3 tests/run.py unit api
 
+.PHONY: test-packages
+test-packages: ## numpy, pandas and matplotlib of the distribution in snippets (root; downloads them the first time)
+	@deploy/install-packages build run test packages
+	@$(MAKE) --no-print-directory -j2 $(B)/weir
+	@python3 tests/run.py packages
+
 KERNEL ?= 6.1
 .PHONY: test-vm
 test-vm: ## the core on a stock kernel under emulation: KERNEL=6.1 (default), 6.12, 7.2
@@ -143,6 +149,10 @@ test-vm: ## the core on a stock kernel under emulation: KERNEL=6.1 (default), 6.
 test-million: $(B)/weir $(B)/bpf/test_judge ## a million random pairs twice: the kernel against user space (root), user space against the oracle
 	@WEIR_PAIRS=$${WEIR_PAIRS:-1000000} $(B)/bpf/test_judge
 	@WEIR_PAIRS=$${WEIR_PAIRS:-1000000} python3 tests/run.py system -k RandomPairs.test_same_answers_new_seed
+
+.PHONY: test-soak
+test-soak: $(B)/weir ## 50,000 runs of every ending, 16 at a time (WEIR_SOAK=N for another number; root)
+	@WEIR_SOAK=$${WEIR_SOAK:-50000} python3 tests/run.py system -k test_soak
 
 # ---- fuzzers: libFuzzer on every parser of something that others write ----
 FUZZERS := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -198,7 +208,7 @@ bench: $(B)/weir $(B)/bench/bench_judge ## figures of this machine, with floors 
 .PHONY: install
 install: $(B)/weir ## install below PREFIX (default /usr/local), honouring DESTDIR
 	install -D -m 755 $(B)/weir $(DESTDIR)$(PREFIX)/bin/weir
-	for m in docs/man/*.1; do install -D -m 644 $$m $(DESTDIR)$(PREFIX)/share/man/man1/$$(basename $$m); done
+	for m in docs/man/*.[15]; do install -D -m 644 $$m $(DESTDIR)$(PREFIX)/share/man/man$${m##*.}/$$(basename $$m); done
 	install -D -m 644 docs/completion/weir.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/weir
 	for p in policies/*.json; do install -D -m 644 $$p $(DESTDIR)$(PREFIX)/share/weir/policies/$$(basename $$p); done
 

@@ -24,6 +24,8 @@
 
 EMBED(init, INIT_BLOB)
 EMBED(harness, "runner/harness.py")
+EMBED(place, "runner/place.py")
+EMBED(session, "runner/session.py")
 EMBED(groups, "policies/groups.json")
 EMBED(snippet, "policies/snippet.json")
 EMBED(tool_call, "policies/tool-call.json")

@@ -1,37 +1,58 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The snippet image: a read-only root with just what the contract lists, made without copying a file.
+ * The snippet image: the read-only root of a sandbox, made without copying a file. There are two kinds.
  *
- * A small tmpfs (`image/`) holds the tree as an overlayfs layer: directories, links and, for each file that is exposed, an
- * empty stub that overlayfs's metacopy feature fills with the data of the host's file in the layer below. Directories that
- * are exposed whole (the standard library, time zones) are redirects. Nothing that is not named here is in the image,
- * whatever is installed on the host later; no path of the host shows in /proc/self/mountinfo, since there is one mount,
- * and its options speak of `image:base`.
+ * Made of the host's own files: a small tmpfs (`image/`) holds the tree as an overlayfs layer: directories, links and, for
+ * each file that is exposed, an empty stub that overlayfs's metacopy feature fills with the data of the host's file in the
+ * layer below. Directories that are exposed whole (the standard library, time zones) are redirects. Nothing that is not named
+ * here is in the image, whatever is installed on the host later.
+ *
+ * A root directory (of an OCI image: what oci.h has unpacked): the layer below is that directory, whole, and the tmpfs only
+ * adds mount points, the harness and caches. Its /etc shows through what a sandbox has of its own there.
+ *
+ * No path of the host shows in /proc/self/mountinfo: the options speak of `image:base0`.
  */
 #ifndef WEIR_RUNNER_IMAGE_H
 #define WEIR_RUNNER_IMAGE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "core/err.h"
+#include "plan.h"
 #include "python.h"
 
 struct image;
 
+struct image_spec {
+	const char *root;   /* absolute path of a root directory; NULL: made of the host's own files */
+	const char *python; /* the interpreter: of the host (path, or name on PATH), or inside `root`; NULL: looked for */
+	const char *caches; /* directory with what a priming run has left (cli/prime.h); NULL: none. With a root only */
+};
+
 /*
- * Builds it in `stage` (created if missing), where a tmpfs is mounted: call it in a mount namespace of your own. Ends with
- * a trial mount that compares every exposed file with its source, so that a layout that does not work is found here.
+ * Finds the interpreter and builds the image in `stage` (created if missing), where a tmpfs is mounted: call it in a mount
+ * namespace of your own. Ends with a trial mount that compares what is there with what should be, so that a layout that
+ * does not work is found here. Programs of a root are run once to learn about them, confined (python.h). The spec is not
+ * kept.
  */
-int image_build(struct image **ret, const char *stage, const struct python *py, struct err *e);
+int image_build(struct image **ret, const char *stage, const struct image_spec *spec, struct err *e);
 
 /* Unmounts and frees. NULL-safe, returns NULL. */
 struct image *image_release(struct image *im);
 
-/* Whether a file of the host that the image exposes has changed since (an upgrade): then sandboxes need a new image. */
+/*
+ * Whether files of the host that the image exposes have changed since (an upgrade): then sandboxes need a new image. Of a
+ * root only a few are looked at: itself, the interpreter, its library and site directory.
+ */
 bool image_stale(const struct image *im);
 
-const char *image_overlay(const struct image *im);     /* overlay mount options, with paths relative to the stage */
-const char *image_interpreter(const struct image *im); /* path inside */
-const char *image_missing(const struct image *im);     /* what the contract lists and this host lacks; "" for nothing */
+/* Fills what a plan says of the image: overlay, root, etc_below, interpreter. */
+void image_plan(const struct image *im, struct init_plan *plan);
+
+const struct python *image_python(const struct image *im); /* the interpreter, as it says itself where it is */
+
+/* The i-th sentence for the operator: what the contract lists and the image lacks, what makes it slow. NULL past the end. */
+const char *image_warning(const struct image *im, size_t i);
 
 #endif

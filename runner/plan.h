@@ -96,9 +96,22 @@ enum init_fd {
 #define PAYLOAD_FD_GATE 4
 #define PAYLOAD_FD_REPORT 5 /* close-on-exec */
 
-/* Bytes on the gate. */
-#define GATE_READY 'R' /* harness -> supervisor */
-#define GATE_OPEN 'G'  /* supervisor -> harness */
+/* On the gate: supervisor -> harness one byte, harness -> supervisor this. */
+#define GATE_ASK 'A' /* a session's: say whether the next cell is in place */
+#define GATE_OPEN 'G'
+#define GATE_DROP 'X' /* a session's: the cell was withdrawn; it is over without having run */
+enum gate_report_type {
+	GATE_READY = 'R',   /* the interpreter waits for a request */
+	GATE_PLACED = 'P',  /* a session's, when asked: the cell and its files are in place, the gate can be opened */
+	GATE_REFUSED = 'E', /* file `index` could not be placed: `value` is the errno. A single run ends with it */
+	GATE_DONE = 'D',    /* a session's: the cell is over, `value` is its exit code */
+	GATE_FAILED = 'X',  /* a single run's: the harness itself failed, with errno `value` or 0; no user code runs */
+};
+struct gate_report {
+	uint32_t type;
+	int32_t value;
+	uint32_t index;
+};
 
 struct init_plan {
 	uint32_t magic;
@@ -108,8 +121,11 @@ struct init_plan {
 	uint32_t v1_count;
 	uint32_t filter_len, own_filter_len; /* instructions */
 	uint64_t tmpfs_bytes, tmpfs_inodes;
-	char stage[128];       /* host directory that holds image/, base*, root/ in the supervisor's mount namespace */
-	char overlay[256];     /* mount options of the image, with paths relative to `stage` */
+	char stage[128];    /* host directory that holds image/, base*, root/ in the supervisor's mount namespace */
+	char overlay[256];  /* mount options of the image, with paths relative to `stage` */
+	char root[16];	    /* what becomes "/": "root/r", or "root" when the image is a whole root of its own */
+	uint32_t etc_below; /* the image has an /etc of its own, which ours is laid over */
+	uint32_t pad;
 	char interpreter[128]; /* path inside the sandbox */
 	uint32_t fault, skip;  /* enum plan_step; honoured only by builds with WEIR_TEST_HOOKS */
 };

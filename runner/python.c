@@ -23,21 +23,16 @@
 extern char **environ;
 
 /* `os.path.realpath`: a shim or a venv link says nothing about where the interpreter's files are. */
-static const char probe_code[] = "import sys, os, json, site, sysconfig\n"
-				 "print(json.dumps({\n"
-				 "  'version': '%d.%d.%d' % sys.version_info[:3],\n"
-				 "  'executable': os.path.realpath(sys._base_executable),\n"
-				 "  'prefix': sys.base_prefix,\n"
-				 "  'stdlib': sysconfig.get_path('stdlib'),\n"
-				 "  'platlib': sysconfig.get_path('platstdlib'),\n"
-				 "  'site': site.getsitepackages([sys.base_prefix])[0]}))\n";
+static const char probe_code[] = PYTHON_PROBE_COMMON "found['executable'] = os.path.realpath(sys._base_executable)\n"
+						     "found['site'] = site.getsitepackages([sys.base_prefix])[0]\n"
+						     "print(json.dumps(found))\n";
 
-static int64_t now_ms(void)
+long long python_now_ms(void)
 {
 	struct timespec ts;
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+	return (long long)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
 /* Starts `path` on the probe: standard output to `out`, nothing else of ours, no signal blocked. */
@@ -63,16 +58,16 @@ static int start(const char *path, int out, pid_t *ret)
 	return -rc;
 }
 
-/* Reads until the end, the deadline, or one byte too many; returns whether it was the end. */
-static bool read_all(int fd, char *buf, size_t size, int64_t until)
+bool python_read_all(int fd, char *buf, size_t size, long long until)
 {
 	size_t used = 0;
 
 	for (;;) {
 		struct pollfd pfd = {.fd = fd, .events = POLLIN};
-		int64_t left = until - now_ms();
+		long long left = until - python_now_ms();
 		ssize_t n;
 
+		buf[used] = 0;
 		if (left <= 0 || used == size - 1)
 			return false;
 		n = poll(&pfd, 1, (int)left);
@@ -83,10 +78,8 @@ static bool read_all(int fd, char *buf, size_t size, int64_t until)
 		n = read(fd, buf + used, size - 1 - used);
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n <= 0) {
-			buf[used] = 0;
+		if (n <= 0)
 			return n == 0;
-		}
 		used += (size_t)n;
 	}
 }
@@ -94,7 +87,7 @@ static bool read_all(int fd, char *buf, size_t size, int64_t until)
 /* Runs `path` on the probe and returns its output, terminated, in buf. Whatever it does, it is gone after PROBE_MS. */
 static int capture(const char *path, char *buf, size_t size)
 {
-	int64_t until = now_ms() + PROBE_MS;
+	long long until = python_now_ms() + PROBE_MS;
 	_cleanup_fd_ int out = -1;
 	int p[2], rc, status = 0;
 	bool whole;
@@ -107,9 +100,9 @@ static int capture(const char *path, char *buf, size_t size)
 	close(p[1]);
 	if (rc < 0)
 		return rc;
-	whole = read_all(out, buf, size, until);
+	whole = python_read_all(out, buf, size, until);
 	/* It has closed its output; a moment for it to end, then it is ended. */
-	while (whole && (got = waitpid(pid, &status, WNOHANG)) == 0 && now_ms() < until)
+	while (whole && (got = waitpid(pid, &status, WNOHANG)) == 0 && python_now_ms() < until)
 		usleep(1000);
 	if (got != pid) {
 		kill(pid, SIGKILL);
@@ -127,39 +120,58 @@ static bool below(const char *path, const char *dir)
 	return !strncmp(path, dir, n) && path[n] == '/';
 }
 
-static int probe(const char *path, struct python *ret)
+int python_parse(const char *text, struct python *ret)
 {
-	char out[4096];
 	struct python py = {0};
-	json_t *j;
-	const char *version, *executable, *prefix, *stdlib, *platlib, *site;
-	int rc = capture(path, out, sizeof out);
+	json_t *j = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+	const char *version, *executable, *prefix, *stdlib, *platlib, *site, *matplotlib = "", *slow = "";
+	int modules = 0, compiled = 0;
+	int rc = json_unpack(j, "{s:s, s:s, s:s, s:s, s:s, s:s, s?:s, s?:s, s?:i, s?:i}", "version", &version, "executable",
+			     &executable, "prefix", &prefix, "stdlib", &stdlib, "platlib", &platlib, "site", &site,
+			     "matplotlib", &matplotlib, "slow", &slow, "modules", &modules, "compiled", &compiled);
 
-	if (rc < 0)
-		return rc;
-	j = json_loads(out, JSON_REJECT_DUPLICATES, NULL);
-	if (!j)
-		return -ENOEXEC;
-	rc = json_unpack(j, "{s:s, s:s, s:s, s:s, s:s, s:s}", "version", &version, "executable", &executable, "prefix", &prefix,
-			 "stdlib", &stdlib, "platlib", &platlib, "site", &site);
 	if (rc == 0) {
 		const struct {
 			char *to;
 			size_t size;
 			const char *from;
 		} rows[] = {
-		    {py.version, sizeof py.version, version}, {py.executable, sizeof py.executable, executable},
-		    {py.prefix, sizeof py.prefix, prefix},    {py.stdlib, sizeof py.stdlib, stdlib},
-		    {py.platlib, sizeof py.platlib, platlib}, {py.site, sizeof py.site, site},
+		    {py.version, sizeof py.version, version},
+		    {py.executable, sizeof py.executable, executable},
+		    {py.prefix, sizeof py.prefix, prefix},
+		    {py.stdlib, sizeof py.stdlib, stdlib},
+		    {py.platlib, sizeof py.platlib, platlib},
+		    {py.site, sizeof py.site, site},
+		    {py.matplotlib, sizeof py.matplotlib, matplotlib},
+		    {py.slow, sizeof py.slow, slow},
 		};
 
-		for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+		for (size_t i = 0; rc == 0 && i < sizeof rows / sizeof rows[0]; i++)
 			if ((size_t)snprintf(rows[i].to, rows[i].size, "%s", rows[i].from) >= rows[i].size)
-				rc = -1;
+				rc = -EINVAL;
+		py.modules = modules > 0 ? (unsigned)modules : 0;
+		py.compiled = compiled > 0 ? (unsigned)compiled : 0;
+	} else {
+		rc = -ENOEXEC;
 	}
 	json_decref(j);
+	if (rc == 0)
+		*ret = py;
+	return rc;
+}
+
+static int probe(const char *path, struct python *ret)
+{
+	char out[4096];
+	struct python py;
+	int rc = capture(path, out, sizeof out);
+
+	if (rc == 0)
+		rc = python_parse(out, &py);
+	if (rc < 0)
+		return rc;
 	/* A layout with the library outside the prefix can't be mapped into the image. */
-	if (rc < 0 || !below(py.stdlib, py.prefix) || !below(py.platlib, py.prefix) || !below(py.site, py.prefix))
+	if (!below(py.stdlib, py.prefix) || !below(py.platlib, py.prefix) || !below(py.site, py.prefix))
 		return -EINVAL;
 	*ret = py;
 	return 0;

@@ -91,6 +91,46 @@ _weir_exec() {
 	esac
 }
 
+# $1 the word, $2 the one before, $3 where "token" stands
+_weir_token() {
+	local i sub='' words=''
+
+	for ((i = $3 + 1; i < COMP_CWORD; i++)); do
+		case ${COMP_WORDS[i]} in
+		mint | ls | revoke)
+			sub=${COMP_WORDS[i]}
+			break
+			;;
+		esac
+	done
+	case $2 in
+	--scope)
+		mapfile -t COMPREPLY < <(compgen -W 'project agent operator reviewer' -- "$1")
+		return
+		;;
+	--expires)
+		mapfile -t COMPREPLY < <(compgen -W '12h 30d 90d never' -- "$1")
+		return
+		;;
+	--config)
+		_weir_files "$1"
+		return
+		;;
+	--project | --agent | --note) return ;;
+	esac
+	case $sub in
+	'') words='mint ls revoke --help --usage' ;;
+	mint) words='--project --scope --agent --expires --note --state-dir --config --json --help --usage' ;;
+	ls) words='--project --state-dir --config --json --help --usage' ;;
+	revoke)
+		words='--state-dir --config --help --usage'
+		# Ids can be completed by who may read the table.
+		[[ $1 == -* ]] || words=$("${COMP_WORDS[0]}" token ls 2>/dev/null | awk '$0 ~ / active / {print $1}')
+		;;
+	esac
+	mapfile -t COMPREPLY < <(compgen -W "$words" -- "$1")
+}
+
 _weir() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command='' words='' i
 
@@ -103,7 +143,7 @@ _weir() {
 	fi
 	for ((i = 1; i < COMP_CWORD; i++)); do
 		case ${COMP_WORDS[i]} in
-		serve | run | exec | audit | policy | doctor | uninstall)
+		serve | run | exec | audit | policy | token | doctor | uninstall)
 			command=${COMP_WORDS[i]}
 			break
 			;;
@@ -114,11 +154,16 @@ _weir() {
 		return
 	fi
 	case $command:$prev in
-	serve:--policy | serve:--python | run:--policy | run:--python | doctor:--python | doctor:-p)
+	serve:--python | run:--python | doctor:--python | doctor:-p | *:--config | doctor:-c | serve:--tls-cert | serve:--tls-key | run:--file | run:--stdin)
 		_weir_files "$cur"
 		return
 		;;
-	*:--state-dir | audit:-d | uninstall:-s)
+	serve:--policy | run:--policy)
+		compopt -o filenames 2>/dev/null
+		mapfile -t COMPREPLY < <(compgen -W 'snippet tool-call web-client-allowlist monitor-only' -- "$cur"; compgen -f -- "$cur")
+		return
+		;;
+	*:--state-dir | *:--image | audit:-d | uninstall:-s)
 		_weir_dirs "$cur"
 		return
 		;;
@@ -126,21 +171,25 @@ _weir() {
 		mapfile -t COMPREPLY < <(compgen -W '127.0.0.1:8380 unix:' -- "$cur")
 		return
 		;;
-	serve:--dev-token | serve:--pool | run:--timeout | run:-c | run:--code | audit:-n | audit:--limit)
+	serve:--dev-token | serve:--pool | run:--timeout | run:--env | run:-c | run:--code | audit:-n | audit:--limit)
 		return
 		;;
 	esac
+	if [[ $command == token ]]; then
+		_weir_token "$cur" "$prev" "$i"
+		return
+	fi
 	if [[ $command == policy ]]; then
 		_weir_policy "$cur" "$prev" "$i"
 		return
 	fi
 	case $command in
-	'') words='serve run exec audit policy doctor uninstall help --help --version' ;;
-	serve) words='--listen --state-dir --dev-token --policy --python --pool --plaintext --help --usage' ;;
-	run) words='-c --code --timeout --policy --python --json --state-dir --help --usage' ;;
-	audit) words='ls show --state-dir --json --limit --help --usage' ;;
-	doctor) words='--json --python --help --usage' ;;
-	uninstall) words='--keep-state --state-dir --help --usage' ;;
+	'') words='serve run exec audit policy token doctor uninstall help --help --version' ;;
+	serve) words='--config --check-config --json --listen --state-dir --dev-token --policy --python --image --pool --tls-cert --tls-key --plaintext --help --usage' ;;
+	run) words='-c --code --file --stdin --env --timeout --policy --python --image --config --json --state-dir --help --usage' ;;
+	audit) words='ls show --state-dir --config --json --limit --help --usage' ;;
+	doctor) words='--json --python --config --help --usage' ;;
+	uninstall) words='--keep-state --state-dir --config --help --usage' ;;
 	esac
 	mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
 	if [[ $command == run && $cur != -* ]]; then

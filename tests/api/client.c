@@ -15,9 +15,20 @@
 
 #include <cmocka.h>
 
+/* What is allocated for that many bytes: a power of two, so that what grows is not copied each time. */
+static size_t room_for(size_t len)
+{
+	size_t room = 64;
+
+	while (room <= len)
+		room *= 2;
+	return room;
+}
+
 static void grow(char **text, size_t *len, const char *more, size_t n)
 {
-	*text = realloc(*text, *len + n + 1);
+	if (*len == 0 || room_for(*len) != room_for(*len + n))
+		*text = realloc(*text, room_for(*len + n));
 	memcpy(*text + *len, more, n);
 	*len += n;
 	(*text)[*len] = 0;
@@ -46,7 +57,12 @@ static CURL *prepare(struct rig *r, const struct call *c, struct reply *reply, s
 	char text[1024];
 
 	*headers = NULL;
-	snprintf(text, sizeof text, "http://127.0.0.1:%d%s", r->port, c->path);
+	snprintf(text, sizeof text, "%s://127.0.0.1:%d%s", r->tls_cert ? "https" : "http", r->port, c->path);
+	if (r->tls_cert) {
+		struct curl_blob blob = {(void *)r->tls_cert, strlen(r->tls_cert), CURL_BLOB_NOCOPY};
+
+		curl_easy_setopt(curl, CURLOPT_CAINFO_BLOB, &blob);
+	}
 	curl_easy_setopt(curl, CURLOPT_URL, text);
 	curl_easy_setopt(curl, CURLOPT_PATH_AS_IS, 1L);
 	curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
@@ -230,10 +246,17 @@ void execute_many(struct rig *r, const char *body, size_t count, void (*each)(vo
 
 int raw_connect(struct rig *r)
 {
+	return raw_connect_room(r, 0);
+}
+
+int raw_connect_room(struct rig *r, int room)
+{
 	struct sockaddr_in address = {
 	    .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons((uint16_t)r->port)};
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
+	if (room)
+		assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room), 0);
 	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
 	return fd;
 }
@@ -262,7 +285,12 @@ char *raw_read(int fd, int ms)
 
 char *raw_request(const char *version, const char *code, const char *headers)
 {
-	char *body = execute_body(code, strlen(code), ""), *text;
+	return raw_request_more(version, code, "", headers);
+}
+
+char *raw_request_more(const char *version, const char *code, const char *more, const char *headers)
+{
+	char *body = execute_body(code, strlen(code), more), *text;
 
 	assert_true(asprintf(&text,
 			     "POST /v1/execute HTTP/%s\r\nHost: localhost\r\nAuthorization: Bearer " RIG_TOKEN
@@ -270,4 +298,130 @@ char *raw_request(const char *version, const char *code, const char *headers)
 			     version, headers, strlen(body), body) > 0);
 	free(body);
 	return text;
+}
+
+static void add_event(struct heard *h, char *text)
+{
+	struct event *e;
+	char *data = strstr(text, "\ndata: ");
+
+	if (*text == ':') {
+		h->comments++;
+		return;
+	}
+	if (strncmp(text, "event: ", 7) != 0 || !data)
+		fail_msg("no event: %s", text);
+	*data = 0;
+	h->events = realloc(h->events, (h->count + 1) * sizeof *h->events);
+	e = &h->events[h->count++];
+	snprintf(e->name, sizeof e->name, "%s", text + 7);
+	e->data = json_loads(data + 7, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, NULL);
+	if (!e->data || strchr(data + 7, '\n'))
+		fail_msg("event %s has no JSON on one line", e->name);
+	for (int i = 0; i < 2; i++)
+		if (!strcmp(e->name, i ? "stderr" : "stdout")) {
+			json_t *piece = json_object_get(e->data, "text");
+
+			assert_non_null(piece);
+			grow(&h->text[i], &h->text_len[i], json_string_value(piece), json_string_length(piece));
+		}
+}
+
+/* The chunks of a body put together, in place. Returns whether the last one was there. */
+static bool join_chunks(char *body, size_t *len)
+{
+	char *from = body, *to = body, *end = body + *len;
+
+	while (from < end) {
+		char *line = memmem(from, (size_t)(end - from), "\r\n", 2);
+		size_t n = strtoull(from, NULL, 16);
+
+		if (!line)
+			break;
+		from = line + 2;
+		if (n == 0) {
+			*len = (size_t)(to - body);
+			*to = 0;
+			return end - from == 2;
+		}
+		if (n + 2 > (size_t)(end - from))
+			break;
+		memmove(to, from, n);
+		to += n;
+		from += n + 2;
+	}
+	*len = (size_t)(to - body);
+	*to = 0;
+	return false;
+}
+
+struct heard hear_bytes(char *bytes, size_t len)
+{
+	struct heard h = {.text = {calloc(1, 1), calloc(1, 1)}};
+	char *body, *end;
+
+	/* Interim answers come first. */
+	while (!strncmp(bytes, "HTTP/1.1 100 ", 13) && (body = strstr(bytes, "\r\n\r\n"))) {
+		len -= (size_t)(body + 4 - bytes);
+		memmove(bytes, body + 4, len + 1);
+	}
+	body = strstr(bytes, "\r\n\r\n");
+	if (!body || sscanf(bytes, "HTTP/1.%*d %ld", &h.status) != 1)
+		fail_msg("no answer: %s", bytes);
+	*body = 0;
+	body += 4;
+	len -= (size_t)(body - bytes);
+	h.head = bytes;
+	h.chunked = strcasestr(bytes, "\r\nTransfer-Encoding: chunked") != NULL;
+	h.whole = !h.chunked || join_chunks(body, &len);
+	if (!strcasestr(bytes, "\r\nContent-Type: text/event-stream")) {
+		h.plain = json_loadb(body, len, JSON_ALLOW_NUL, NULL);
+		return h;
+	}
+	while ((end = memmem(body, len, "\n\n", 2))) {
+		*end = 0;
+		add_event(&h, body);
+		len -= (size_t)(end + 2 - body);
+		body = end + 2;
+	}
+	h.cut = len > 0;
+	return h;
+}
+
+char *raw_read_all(int fd, int ms, size_t *ret_len)
+{
+	char *text = calloc(1, 1), part[65536];
+	ssize_t n;
+
+	*ret_len = 0;
+	while (poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, ms) > 0 && (n = recv(fd, part, sizeof part, 0)) > 0)
+		grow(&text, ret_len, part, (size_t)n);
+	return text;
+}
+
+struct heard hear(int fd, int ms)
+{
+	size_t len;
+	char *bytes = raw_read_all(fd, ms, &len);
+
+	return hear_bytes(bytes, len);
+}
+
+const json_t *last_event(const struct heard *h, const char *name)
+{
+	if (h->count == 0 || strcmp(h->events[h->count - 1].name, name) != 0)
+		fail_msg("the last event is not %s but %s", name, h->count ? h->events[h->count - 1].name : "none");
+	return h->events[h->count - 1].data;
+}
+
+void heard_free(struct heard *h)
+{
+	for (size_t i = 0; i < h->count; i++)
+		json_decref(h->events[i].data);
+	free(h->events);
+	free(h->text[0]);
+	free(h->text[1]);
+	json_decref(h->plain);
+	free(h->head);
+	*h = (struct heard){0};
 }

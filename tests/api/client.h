@@ -47,10 +47,41 @@ void execute_many(struct rig *r, const char *body, size_t count, void (*each)(vo
 
 /* A bare connection. */
 int raw_connect(struct rig *r);
+/* One that takes no more than about `room` bytes before somebody reads them. */
+int raw_connect_room(struct rig *r, int room);
 void raw_send(int fd, const char *text, size_t len);
 /* Reads until the end of stream or `ms` without a byte. malloc'd, NUL-terminated. */
 char *raw_read(int fd, int ms);
 /* A complete execute request as bytes. malloc'd. */
 char *raw_request(const char *version, const char *code, const char *headers);
+/* The same with more members in its body, as execute_body() takes them. */
+char *raw_request_more(const char *version, const char *code, const char *more, const char *headers);
+
+/* Reads until the end of stream or `ms` without a byte, and how much it was. malloc'd, NUL-terminated. */
+char *raw_read_all(int fd, int ms, size_t *ret_len);
+
+/* An answer of server-sent events, or one that turned out not to be one. */
+struct event {
+	char name[16];
+	json_t *data;
+};
+struct heard {
+	long status;
+	char *head;
+	bool chunked, whole; /* `whole`: not chunked, or the last chunk was there */
+	bool cut;	     /* bytes are left that are no event */
+	struct event *events;
+	size_t count, comments;
+	char *text[2]; /* of all events of a stream, put together */
+	size_t text_len[2];
+	json_t *plain; /* the body when it is no stream */
+};
+/* Takes the bytes. */
+struct heard hear_bytes(char *bytes, size_t len);
+/* Reads as raw_read(), to the end of the connection. */
+struct heard hear(int fd, int ms);
+/* Data of the last event; asserts that it has this name. */
+const json_t *last_event(const struct heard *h, const char *name);
+void heard_free(struct heard *h);
 
 #endif

@@ -27,23 +27,33 @@ static int begin(void **state)
 	return 0;
 }
 
-static int end(void **state)
+/* The last test, since a teardown that fails would not be counted. */
+static void ends_well(void **state)
 {
 	(void)state;
-	return rig_stop(rig);
+	assert_int_equal(rig_stop(rig), 0);
 }
 
-/* A connection with a run open on it. */
-static int start_run(struct rig *r, const char *version, const char *code)
+/* Sends it and waits until its run goes on. Takes the request; returns the connection. */
+static int start_request(struct rig *r, int fd, char *request)
 {
-	char *request = raw_request(version, code, "");
 	unsigned before = r->started;
-	int fd = raw_connect(r);
 
 	raw_send(fd, request, strlen(request));
 	free(request);
 	rig_await(&r->started, before + 1, 2000);
 	return fd;
+}
+
+/* A connection with a run open on it. */
+static int start_run_with(struct rig *r, const char *version, const char *code, const char *headers)
+{
+	return start_request(r, raw_connect(r), raw_request(version, code, headers));
+}
+
+static int start_run(struct rig *r, const char *version, const char *code)
+{
+	return start_run_with(r, version, code, "");
 }
 
 static void hanging_up_cancels(void **state)
@@ -252,9 +262,81 @@ static void quotas_at_their_limits(void **state)
 	assert_int_equal(rig_stop(own), 0);
 }
 
+/* What waits for its own session, or for a session of its own, waits as long, and a stream without a word has comments. */
+struct patient {
+	unsigned killed;
+	int cell, second_cell, opening, stream, unread, stranger;
+};
+
+static void patient_start(struct patient *p)
+{
+	static const char slow[] = "POST /v1/execute HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{",
+			  minute[] = ", \"timeout_s\": 60", events[] = "Accept: text/event-stream\r\n";
+	struct reply reply = call(rig, (struct call){.method = "POST", .path = "/v1/sessions"});
+	char more[128], *request;
+
+	p->killed = rig->killed_cancelled;
+	snprintf(more, sizeof more, ", \"session_id\": \"%s\"%s", text_at(reply.json, "session_id"), minute);
+	reply_free(&reply);
+	p->cell = start_request(rig, raw_connect(rig), raw_request_more("1.1", "hold", more, ""));
+	p->second_cell = raw_connect(rig);
+	request = raw_request_more("1.1", "hold", more, "Connection: close\r\n");
+	raw_send(p->second_cell, request, strlen(request));
+	free(request);
+	p->stream = start_request(rig, raw_connect(rig), raw_request_more("1.1", "hold", minute, events));
+	p->unread = start_request(rig, raw_connect_room(rig, 4096), raw_request_more("1.1", "stall 4000000", minute, events));
+	p->stranger = raw_connect(rig);
+	raw_send(p->stranger, slow, sizeof slow - 1);
+}
+
+static void patient_ask(struct patient *p)
+{
+	static const char post[] = "POST /v1/sessions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " RIG_TOKEN
+				   "\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+
+	p->opening = raw_connect(rig);
+	raw_send(p->opening, post, sizeof post - 1);
+}
+
+static void patient_end(struct patient *p)
+{
+	char *text = raw_read(p->second_cell, 2000), *at;
+	unsigned comments = 0;
+
+	assert_non_null(strstr(text, "HTTP/1.1 409 "));
+	assert_non_null(strstr(text, "\"code\": \"session_busy\""));
+	assert_non_null(strstr(text, "\"ran\": false"));
+	free(text);
+	text = raw_read(p->opening, 2000);
+	assert_non_null(strstr(text, "HTTP/1.1 503 "));
+	assert_non_null(strcasestr(text, "\r\nRetry-After: "));
+	assert_non_null(strstr(text, "\"message\": \"no warm sandbox pod available, try again shortly\""));
+	free(text);
+	text = raw_read(p->stream, 100);
+	assert_non_null(strstr(text, "HTTP/1.1 200 "));
+	for (at = text; (at = strstr(at, ": keep-alive\n\n")); at++)
+		comments++;
+	assert_in_range(comments, 2, 3);
+	assert_null(strstr(text, "event:"));
+	free(text);
+	text = raw_read(p->stranger, 100);
+	assert_non_null(strstr(text, "HTTP/1.1 408 "));
+	free(text);
+	assert_int_equal(recv(p->stranger, (char[1]){0}, 1, MSG_DONTWAIT), 0);
+	close(p->second_cell);
+	close(p->opening);
+	close(p->stranger);
+	close(p->cell);
+	close(p->stream);
+	/* Also the run of the one who has read nothing of 8 MB for as long as that. */
+	rig_await(&rig->killed_cancelled, p->killed + 3, 5000);
+	close(p->unread);
+}
+
 /* The wait limit, in the api's own line (beyond 64) as in the supervisor's; meanwhile, connections that say too little. */
 static void half_a_minute(void **state)
 {
+	struct patient patient;
 	static const char drip[] =
 	    "GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 	struct tally t = {0};
@@ -277,12 +359,15 @@ static void half_a_minute(void **state)
 		}
 		_exit(0);
 	}
+	patient_start(&patient);
 	rig->grant = RIG_NEVER;
+	patient_ask(&patient);
 	execute_many(rig, "{\"code\": \"echo\"}", LIMIT_PROJECT_RUNNING + 6, count, &t);
 	rig->grant = RIG_GRANT;
+	patient_end(&patient);
 	assert_int_equal(t.busy, LIMIT_PROJECT_RUNNING + 6);
 	assert_in_range((int)t.slowest, 29, 32);
-	rig_await(&rig->withdrawn, withdrawn + LIMIT_PROJECT_RUNNING, 1000);
+	rig_await(&rig->withdrawn, withdrawn + LIMIT_PROJECT_RUNNING - 3, 1000); /* three are running */
 	/* All three are closed by now or in a moment, none has got an answer to what it has not asked. */
 	for (int i = 0; i < 3; i++) {
 		int fd = i == 0 ? silent : i == 1 ? dripping : kept;
@@ -302,6 +387,153 @@ static void half_a_minute(void **state)
 		assert_int_equal(reply.status, 200);
 		reply_free(&reply);
 	}
+}
+
+/* However many connections say nothing, one that has something to say is heard at once. */
+static void strangers_give_way(void **state)
+{
+	static int fds[1200];
+	int n = sizeof fds / sizeof *fds;
+
+	(void)state;
+	for (int i = 0; i < n; i++) {
+		fds[i] = raw_connect(rig);
+		if (i % 100 == 99)
+			usleep(5000);
+	}
+	for (int i = 0; i < 5; i++) {
+		struct reply reply = execute(rig, "echo");
+
+		assert_int_equal(reply.status, 200);
+		assert_true(reply.seconds < 4);
+		reply_free(&reply);
+	}
+	for (int i = 0; i < n; i++)
+		close(fds[i]);
+}
+
+/* A body that has come as far as that, and not further. */
+static int half_a_body(struct rig *r, const char *token, size_t all, size_t sent)
+{
+	char head[256], *body = calloc(1, sent);
+	int fd = raw_connect(r), n;
+
+	memset(body, ' ', sent);
+	n = snprintf(head, sizeof head,
+		     "POST /v1/execute HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %zu\r\n\r\n", token,
+		     all);
+	raw_send(fd, head, (size_t)n);
+	raw_send(fd, body, sent);
+	free(body);
+	return fd;
+}
+
+/* Large requests that are not sent to their end take their project's share of memory, and small ones are always served. */
+static void large_bodies_at_once(void **state)
+{
+	/* Room is made in powers of two: three times 16 MiB and once 8, which leaves less than the 16 for one more. */
+	static const size_t sizes[] = {(8 << 20) + 65536, (8 << 20) + 65536, (8 << 20) + 65536, (4 << 20) + 65536};
+	size_t over = (8 << 20) + 1;
+	int fds[4], fd;
+	char *text;
+
+	(void)state;
+	for (int i = 0; i < 4; i++)
+		fds[i] = half_a_body(rig, RIG_TOKEN, LIMIT_BODY_BYTES, sizes[i]);
+	usleep(200000);
+	fd = half_a_body(rig, RIG_TOKEN, over, over);
+	text = raw_read(fd, 1000);
+	if (!strstr(text, "HTTP/1.1 429 ") ||
+	    !strstr(text, "project dev is over its quota of 67108864 bytes of waiting requests"))
+		fail_msg("%s", text);
+	free(text);
+	close(fd);
+	for (int i = 0; i < 3; i++) {
+		struct reply reply = execute(rig, "echo small");
+
+		assert_int_equal(reply.status, 200);
+		reply_free(&reply);
+	}
+	for (int i = 0; i < 4; i++)
+		close(fds[i]);
+	usleep(100000);
+	fd = half_a_body(rig, RIG_TOKEN, over, over);
+	text = raw_read(fd, 1000);
+	assert_non_null(strstr(text, "HTTP/1.1 400 ")); /* nothing but blanks */
+	free(text);
+	close(fd);
+}
+
+/* The same holds for requests that have come and wait: those that wait for a session, and those that wait for a sandbox. */
+static void large_requests_that_wait(void **state)
+{
+	struct rig *own = rig_start(true);
+	char *input = malloc(4 << 20), *more;
+	int fds[40], n = 0, refused = 0;
+
+	(void)state;
+	memset(input, 'x', (4 << 20) - 1);
+	input[(4 << 20) - 1] = 0;
+	assert_true(asprintf(&more, ", \"stdin\": \"%s\"", input) > 0);
+	own->grant = RIG_NEVER;
+	for (; n < 20; n++) {
+		char *request = raw_request_more("1.1", "hold", more, "");
+
+		fds[n] = raw_connect(own);
+		raw_send(fds[n], request, strlen(request));
+		free(request);
+	}
+	for (int i = 0; i < n; i++) {
+		char *text = raw_read(fds[i], i ? 20 : 500);
+
+		refused += strstr(text, "HTTP/1.1 429 ") != NULL;
+		free(text);
+	}
+	assert_in_range(refused, 4, 8); /* 4 MiB each, and more while they arrive */
+	for (int i = 0; i < n; i++)
+		close(fds[i]);
+	free(input);
+	free(more);
+	assert_int_equal(rig_stop(own), 0);
+}
+
+/* With few file descriptors there are fewer sandboxes: one too many is refused, and the service goes on. */
+static void few_open_files(void **state)
+{
+	struct rig *own = rig_start_with(&(struct rig_options){.ready = true, .files = 256});
+	struct reply reply;
+	int fds[64], n = 0;
+
+	(void)state;
+	for (; n < 20; n++)
+		fds[n] = start_run(own, "1.1", "hold");
+	for (int i = 0; i < 4; i++) {
+		reply = call(own, (struct call){.method = "POST", .path = "/v1/sessions"});
+		assert_int_equal(reply.status, 201);
+		reply_free(&reply);
+	}
+	for (int i = 0; i < 3; i++) {
+		expect_error(execute(own, "echo"), 503, "overloaded",
+			     "too many sandboxes at once for the service's limit on open files");
+		expect_error(call(own, (struct call){.method = "POST", .path = "/v1/sessions"}), 503, "overloaded", NULL);
+	}
+	for (int i = 0; i < n; i++)
+		close(fds[i]);
+	rig_await(&own->killed_cancelled, (unsigned)n, 2000);
+	for (int i = 0; i < 200; i++) {
+		bool served;
+
+		reply = execute(own, "echo");
+		served = reply.status == 200;
+		reply_free(&reply);
+		if (served)
+			break;
+		usleep(10000);
+	}
+	reply = execute(own, "echo");
+	assert_int_equal(reply.status, 200);
+	reply_free(&reply);
+	assert_int_equal(rig_stop(own), 0);
 }
 
 /* ---- the end of things ---- */
@@ -351,6 +583,22 @@ static void auditor_gone(void **state)
 	assert_int_equal(rig_stop(own), 0);
 }
 
+/* A stream ends in its last event, which says how. */
+static void check_stream(int fd, const char *text, const char *last)
+{
+	struct heard h = hear(fd, 9000);
+
+	assert_string_equal(h.text[0], text);
+	assert_int_equal(h.count, 2);
+	assert_true(h.whole && !h.cut);
+	if (!strcmp(last, "result"))
+		assert_string_equal(text_at(last_event(&h, last), "termination.reason"), "cancelled");
+	else
+		assert_true(json_is_true(json_object_get(json_object_get(last_event(&h, last), "error"), "ran")));
+	heard_free(&h);
+	close(fd);
+}
+
 /* SIGTERM: what is quick ends by itself, what is slow is cancelled, all within seconds. */
 static void check_quick_and_slow(int quick, int slow)
 {
@@ -388,6 +636,8 @@ static void orderly_ends(void **state)
 	struct rig *runs = rig_start(true), *line = rig_start(true), *deaf = rig_start(true);
 	int quick = start_run(runs, "1.1", "sleep 1000"), slow = start_run(runs, "1.1", "hold"), idle = raw_connect(runs);
 	int lost = start_run(deaf, "1.1", "hold");
+	int stream = start_run_with(runs, "1.1", "say 0 o61 hold", "Accept: text/event-stream\r\n");
+	int lost_stream = start_run_with(deaf, "1.1", "say 0 o62 hold", "Accept: text/event-stream\r\n");
 	char *request = raw_request("1.1", "echo", "");
 	int fds[LIMIT_PROJECT_RUNNING + 1];
 	int n = LIMIT_PROJECT_RUNNING + 1;
@@ -400,17 +650,20 @@ static void orderly_ends(void **state)
 		raw_send(fds[i], request, strlen(request));
 	}
 	rig_await(&line->asked, LIMIT_PROJECT_RUNNING, 2000);
+	usleep(100000);
 	deaf->deaf = true;
-	usleep(200000);
+	usleep(100000);
 	started = clock_now_ns();
 	kill(runs->api, SIGTERM);
 	kill(line->api, SIGTERM);
 	kill(deaf->api, SIGTERM);
 	check_quick_and_slow(quick, slow);
 	check_line(fds, n);
+	check_stream(stream, "a", "result");
 	assert_int_equal(rig_wait(runs), 0);
 	assert_int_equal(rig_wait(line), 0);
 	assert_true(clock_now_ns() - started < 7 * SECOND_NS);
+	check_stream(lost_stream, "b", "error");
 	assert_int_equal(rig_wait(deaf), 0);
 	assert_true(clock_now_ns() - started < 10 * SECOND_NS);
 	free(request);
@@ -429,12 +682,17 @@ int main(void)
 	    cmocka_unit_test(leaving_midway),
 	    cmocka_unit_test(a_slow_reader_holds_up_nobody),
 	    cmocka_unit_test(quotas_at_their_limits),
+	    cmocka_unit_test(large_bodies_at_once),
+	    cmocka_unit_test(large_requests_that_wait),
+	    cmocka_unit_test(strangers_give_way),
+	    cmocka_unit_test(few_open_files),
 	    cmocka_unit_test(half_a_minute),
 	    cmocka_unit_test(supervisor_gone),
 	    cmocka_unit_test(supervisor_talks_nonsense),
 	    cmocka_unit_test(auditor_gone),
 	    cmocka_unit_test(orderly_ends),
+	    cmocka_unit_test(ends_well),
 	};
 
-	return cmocka_run_group_tests_name("api_clients", tests, begin, end);
+	return cmocka_run_group_tests_name("api_clients", tests, begin, NULL);
 }

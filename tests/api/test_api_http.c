@@ -24,10 +24,11 @@ static int begin(void **state)
 	return 0;
 }
 
-static int end(void **state)
+/* The last test, since a teardown that fails would not be counted. */
+static void ends_well(void **state)
 {
 	(void)state;
-	return rig_stop(rig); /* must end with 0 */
+	assert_int_equal(rig_stop(rig), 0);
 }
 
 static void expect_ok(struct reply reply)
@@ -133,11 +134,17 @@ static void unknown_paths(void **state)
 					    "/v1/runs/a/b/audit",
 					    "/v1/runs/../audit/x",
 					    "/v1/runs/sandbox-x/audit/",
-					    "/v1/runs/sandbox-x",
+					    "/v1/runs/",
+					    "/v1/runs/a/b",
+					    "/v1/runs/SANDBOX",
 					    "/v1/runs/SANDBOX/audit",
 					    "/v1/runs/a%2Fb/audit",
 					    "/v1/runs/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/audit",
-					    "/v1/sessions",
+					    "/v1/sessions/",
+					    "/v1/sessions/a/b",
+					    "/v1/session",
+					    "/v1/limits/x",
+					    "/openapi.yaml",
 					    "/v1/call",
 					    "/metrics"};
 
@@ -149,15 +156,54 @@ static void unknown_paths(void **state)
 	}
 }
 
+/* What is not asked for is let pass while it is little; and a path may come with its origin. */
+static void requests_with_too_much(void **state)
+{
+	static char body[LIMIT_SESSION_BODY_BYTES + 2];
+	static const char get[] = "GET http://localhost/healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+	int fd = raw_connect(rig);
+	char *text;
+
+	(void)state;
+	memset(body, ' ', sizeof body - 1);
+	for (int over = 0; over < 2; over++)
+		for (int chunked = 0; chunked < 2; chunked++) {
+			struct reply reply = call(rig, (struct call){.method = "GET",
+								     .path = "/v1/pool",
+								     .body = body,
+								     .body_len = (size_t)(LIMIT_SESSION_BODY_BYTES + over),
+								     .chunked = chunked});
+
+			if (over) {
+				expect_error(reply, 413, "too_large", "this request takes no body");
+				continue;
+			}
+			assert_int_equal(reply.status, 200);
+			reply_free(&reply);
+		}
+	raw_send(fd, get, sizeof get - 1);
+	text = raw_read(fd, 2000);
+	assert_non_null(strstr(text, "HTTP/1.1 200 "));
+	free(text);
+	close(fd);
+}
+
 static void other_methods(void **state)
 {
 	static const struct {
 		const char *method, *path, *allow;
 	} rows[] = {
-	    {"GET", "/v1/execute", "\r\nAllow: POST\r\n"},    {"HEAD", "/v1/execute", "\r\nAllow: POST\r\n"},
-	    {"PUT", "/v1/execute", "\r\nAllow: POST\r\n"},    {"OPTIONS", "/v1/execute", "\r\nAllow: POST\r\n"},
-	    {"POST", "/v1/pool", "\r\nAllow: GET, HEAD\r\n"}, {"DELETE", "/healthz", "\r\nAllow: GET, HEAD\r\n"},
-	    {"BREW", "/readyz", "\r\nAllow: GET, HEAD\r\n"},  {"PATCH", "/v1/runs/x/audit", "\r\nAllow: GET, HEAD\r\n"},
+	    {"GET", "/v1/execute", "\r\nAllow: POST\r\n"},
+	    {"HEAD", "/v1/execute", "\r\nAllow: POST\r\n"},
+	    {"PUT", "/v1/execute", "\r\nAllow: POST\r\n"},
+	    {"OPTIONS", "/v1/execute", "\r\nAllow: POST\r\n"},
+	    {"POST", "/v1/pool", "\r\nAllow: GET, HEAD\r\n"},
+	    {"DELETE", "/healthz", "\r\nAllow: GET, HEAD\r\n"},
+	    {"BREW", "/readyz", "\r\nAllow: GET, HEAD\r\n"},
+	    {"PATCH", "/v1/runs/x/audit", "\r\nAllow: GET, HEAD\r\n"},
+	    {"POST", "/v1/runs/x", "\r\nAllow: GET, HEAD\r\n"},
+	    {"PUT", "/v1/sessions", "\r\nAllow: POST, GET, HEAD\r\n"},
+	    {"POST", "/v1/sessions/x", "\r\nAllow: GET, HEAD, DELETE\r\n"},
 	};
 
 	(void)state;
@@ -180,9 +226,27 @@ static void pool(void **state)
 	struct reply reply = call(rig, (struct call){.method = "GET", .path = "/v1/pool"});
 
 	(void)state;
-	assert_string_equal(reply.body,
-			    "{\"size\": 3, \"warm\": 2, \"starting\": 1, \"in_use\": 4, \"waiting\": 5, \"served\": 6, "
-			    "\"misses\": 7}\n");
+	assert_string_equal(
+	    reply.body,
+	    "{\"size\": 3, \"warm\": 2, \"starting\": 1, \"in_use\": 4, \"waiting\": 5, \"served\": 6, "
+	    "\"misses\": 7, \"wait_ms\": {\"count\": 0, \"p50\": null, \"p90\": null, \"p99\": null, \"max\": null}}\n");
+	reply_free(&reply);
+	for (int i = 0; i < 3; i++)
+		expect_ok(execute(rig, "echo"));
+	reply = call(rig, (struct call){.method = "GET", .path = "/v1/pool"});
+	{
+		static const char *const names[] = {"p50", "p90", "p99", "max"};
+		const json_t *waits = json_object_get(reply.json, "wait_ms");
+		double before = 0;
+
+		assert_int_equal(number_at(waits, "count"), 3);
+		for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+			double ms = json_number_value(json_object_get(waits, names[i]));
+
+			assert_true(ms >= before && ms > 0 && ms < 5000);
+			before = ms;
+		}
+	}
 	reply_free(&reply);
 }
 
@@ -319,6 +383,8 @@ static void ambiguous_framing(void **state)
 	    {"Content-Length: 99999999999999999999999\r\n\r\n", NULL},
 	    {"Content-Length: 2x\r\n\r\n{}", NULL},
 	    {"Transfer-Encoding: chunked\r\n\r\nZZ\r\n", NULL},
+	    {"Transfer-Encoding : chunked\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", "invalid_http"},
+	    {"Content-Length : 6\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", "invalid_http"},
 	};
 
 	(void)state;
@@ -341,6 +407,101 @@ static void ambiguous_framing(void **state)
 		free(text);
 		close(fd);
 	}
+}
+
+/* Deep, long and endless, but well-formed as far as it goes: told fast, and the next request is served. */
+static void monstrous_bodies(void **state)
+{
+	size_t n = 1000000;
+	char *body = malloc(n + 64);
+
+	(void)state;
+	for (int how = 0; how < 4; how++) {
+		struct reply reply;
+
+		memset(body, how == 1 ? '9' : '[', n + 63);
+		body[n + 63] = 0;
+		if (how == 1)
+			memcpy(body, "{\"code\": \"x\", \"timeout_s\": ", 28);
+		if (how == 2)
+			memcpy(body, "{\"code\": \"x\", \"files\": ", 24);
+		if (how == 3)
+			for (size_t i = 0; i + 5 < n; i += 5)
+				memcpy(body + i, "{\"a\":", 5);
+		reply = call(rig, (struct call){.method = "POST", .path = "/v1/execute", .body = body});
+		assert_true(reply.seconds < 1);
+		expect_error(reply, 400, "invalid_request", NULL);
+	}
+	free(body);
+	expect_ok(execute(rig, "echo"));
+}
+
+/* Leave to send is given to who may send, and asked-for refusals come before the body. */
+static void expectations(void **state)
+{
+	static const struct {
+		const char *token, *expect, *answer;
+	} rows[] = {
+	    {RIG_TOKEN, "100-continue", "HTTP/1.1 100 Continue\r\n\r\n"},
+	    {RIG_TOKEN, "100-Continue", "HTTP/1.1 100 Continue\r\n\r\n"},
+	    {"wrong", "100-continue", "HTTP/1.1 401 "},
+	    {RIG_TOKEN, "a-miracle", ""},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		char request[256], *text;
+		int fd = raw_connect(rig), n;
+
+		n = snprintf(request, sizeof request,
+			     "POST /v1/execute HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nExpect: %s\r\n"
+			     "Connection: close\r\nContent-Length: 16\r\n\r\n",
+			     rows[i].token, rows[i].expect);
+		raw_send(fd, request, (size_t)n);
+		text = raw_read(fd, 150);
+		assert_memory_equal(text, rows[i].answer, strlen(rows[i].answer));
+		assert_true(*rows[i].answer || !*text);
+		free(text);
+		if (i != 2) {
+			raw_send(fd, "{\"code\": \"echo\"}", 16);
+			text = raw_read(fd, 2000);
+			assert_memory_equal(text, "HTTP/1.1 200 ", 13);
+			free(text);
+		}
+		close(fd);
+	}
+}
+
+/* However a body is cut into chunks, and whatever stands beside them, it is the same body. */
+static void chunks(void **state)
+{
+	static const char head[] = "POST /v1/execute HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " RIG_TOKEN
+				   "\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n";
+	static const char *const bodies[] = {
+	    "10\r\n{\"code\": \"echo\"}\r\n0\r\n\r\n",
+	    "1\r\n{\r\n2\r\n\"c\r\n00d\r\node\": \"echo\"}\r\n0\r\n\r\n",
+	    "10;name=value\r\n{\"code\": \"echo\"}\r\n0;x\r\n\r\n",
+	    "10\r\n{\"code\": \"echo\"}\r\n0\r\nTrailer: ignored\r\n\r\n",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++)
+		for (int slow = 0; slow < 2; slow++) {
+			int fd = raw_connect(rig);
+			char *text;
+
+			raw_send(fd, head, sizeof head - 1);
+			for (size_t at = 0; at < strlen(bodies[i]); at += slow ? 1 : strlen(bodies[i])) {
+				raw_send(fd, bodies[i] + at, slow ? 1 : strlen(bodies[i]));
+				if (slow && at % 8 == 0)
+					usleep(1000);
+			}
+			text = raw_read(fd, 2000);
+			if (!strstr(text, "\"stdout\": \"echo\""))
+				fail_msg("body %zu: %s", i, text);
+			free(text);
+			close(fd);
+		}
 }
 
 static void broken_requests(void **state)
@@ -438,6 +599,7 @@ int main(void)
 	    cmocka_unit_test(head_is_get_without_a_body),
 	    cmocka_unit_test(tokens),
 	    cmocka_unit_test(unknown_paths),
+	    cmocka_unit_test(requests_with_too_much),
 	    cmocka_unit_test(other_methods),
 	    cmocka_unit_test(pool),
 	    cmocka_unit_test(audit),
@@ -447,10 +609,14 @@ int main(void)
 	    cmocka_unit_test(pipelined),
 	    cmocka_unit_test(http_1_0),
 	    cmocka_unit_test(ambiguous_framing),
+	    cmocka_unit_test(monstrous_bodies),
+	    cmocka_unit_test(expectations),
+	    cmocka_unit_test(chunks),
 	    cmocka_unit_test(broken_requests),
 	    cmocka_unit_test(headers_at_their_limit),
 	    cmocka_unit_test(confined),
+	    cmocka_unit_test(ends_well),
 	};
 
-	return cmocka_run_group_tests_name("api_http", tests, begin, end);
+	return cmocka_run_group_tests_name("api_http", tests, begin, NULL);
 }

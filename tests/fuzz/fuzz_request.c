@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libFuzzer target for the body of POST /v1/execute. Besides not crashing: a refusal has words that are valid UTF-8, an
- * accepted code is within its limits, and what counts as JSON is what another parser, jansson, says.
+ * libFuzzer target for the body of POST /v1/execute. Besides not crashing: a refusal has words that are valid UTF-8; what was
+ * accepted makes a payload in which every length fits, every text is valid, every path is normalised, inside and alone, and
+ * everything is within its limits; and what counts as JSON is what another parser, jansson, says.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -10,6 +11,7 @@
 #include <string.h>
 
 #include "api/request.h"
+#include "core/filepath.h"
 #include "core/jtext.h"
 #include "core/limits.h"
 #include "core/utf8.h"
@@ -60,24 +62,120 @@ static void compare(const char *text, size_t len)
 	json_decref(theirs);
 }
 
+static void check_env(const char *env, size_t len)
+{
+	const char *names[LIMIT_ENV_NAMES];
+	size_t count = 0;
+
+	require(len <= LIMIT_ENV_BYTES && (len == 0 || env[len - 1] == 0));
+	for (const char *at = env; at < env + len; at += strlen(at) + 1) {
+		const char *end = strchr(at, '=');
+
+		require(count < LIMIT_ENV_NAMES && end && end > at);
+		require(strncmp(at, "SANDBOX_", 8) && strncmp(at, "CODE_INTERPRETER_", 17) && strncmp(at, "TOOL_SANDBOX=", 13));
+		for (size_t i = 0; i < count; i++)
+			require(strncmp(names[i], at, (size_t)(end - at) + 1) != 0);
+		names[count++] = at;
+	}
+	require_utf8(env, len);
+}
+
+static bool below(const char *a, size_t a_len, const char *b, size_t b_len)
+{
+	return a_len > b_len && a[b_len] == '/' && !memcmp(a, b, b_len);
+}
+
+static void check_files(const char *at, const char *end, const struct request_header *h, const struct payload *p)
+{
+	const char *paths[LIMIT_FILES_IN + 1] = {PAYLOAD_SCRIPT};
+	size_t lens[LIMIT_FILES_IN + 1] = {strlen(PAYLOAD_SCRIPT)}, total = 0;
+
+	require(h->file_count <= LIMIT_FILES_IN);
+	require(p->digest_count == h->file_count + !(h->flags & REQUEST_SESSION));
+	for (size_t i = 1; i <= h->file_count; i++) {
+		char normal[LIMIT_FILE_PATH_BYTES];
+		struct request_file head;
+		size_t len = 0;
+
+		require((size_t)(end - at) >= sizeof head);
+		memcpy(&head, at, sizeof head);
+		at += sizeof head;
+		require(head.path_len <= LIMIT_FILE_PATH_BYTES && head.size <= LIMIT_FILES_IN_BYTES);
+		require((size_t)(end - at) >= (size_t)head.path_len + head.size);
+		require(filepath_normalise(at, head.path_len, normal, &len) == FILEPATH_OK);
+		require(len == head.path_len && !memcmp(normal, at, len));
+		require_utf8(at, len);
+		for (size_t k = 0; k < i; k++) {
+			require(lens[k] != len || memcmp(paths[k], at, len) != 0);
+			require(!below(at, len, paths[k], lens[k]) && !below(paths[k], lens[k], at, len));
+		}
+		paths[i] = at;
+		lens[i] = len;
+		total += head.size;
+		require(p->digests[i - 1].size == head.size);
+		at += head.path_len + head.size;
+	}
+	require(at == end && total <= LIMIT_FILES_IN_BYTES);
+}
+
+static void check_payload(const struct payload *p)
+{
+	struct request_header h;
+	const char *at, *end = p->data + p->len;
+
+	require(p->len >= sizeof h);
+	memcpy(&h, p->data, sizeof h);
+	require(h.magic == REQUEST_MAGIC && !(h.flags & ~(uint32_t)(REQUEST_SESSION | REQUEST_STDIN)));
+	require(sizeof h + (uint64_t)h.code_len + h.stdin_len + h.env_len + h.files_len == p->len);
+	require(h.code_len <= LIMIT_CODE_BYTES && h.stdin_len <= LIMIT_STDIN_BYTES);
+	require(h.flags & REQUEST_STDIN || h.stdin_len == 0);
+	at = p->data + sizeof h;
+	require_utf8(at, h.code_len);
+	at += h.code_len;
+	require_utf8(at, h.stdin_len);
+	at += h.stdin_len;
+	check_env(at, h.env_len);
+	at += h.env_len;
+	check_files(at, end, &h, p);
+}
+
+/* A copy, because the body is read in place; of its own length, because the sanitizers then see a step too far. */
+static char *copy_of(const uint8_t *data, size_t size)
+{
+	char *copy = malloc(size + !size);
+
+	require(copy != NULL);
+	memcpy(copy, data, size);
+	return copy;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct execute_request request = {0};
 	struct api_error e = {0};
-	json_t *body;
+	char *body = copy_of(data, size);
+	json_t *answer;
+	int r;
 
 	compare((const char *)data, size);
-	if (request_parse_execute((const char *)data, size, &request, &e) == 0) {
-		require(request.timeout_s >= LIMIT_TIMEOUT_MIN_S && request.timeout_s <= LIMIT_TIMEOUT_MAX_S);
-		require(request.code_len <= LIMIT_CODE_BYTES);
-		require_utf8(request.code, request.code_len);
-		free(request.code);
-		return 0;
+	r = request_parse_execute(body, size, &request, &e);
+	free(body);
+	if (r == 0) {
+		bool cell = *request.session_id;
+
+		require(request.timeout_s >= LIMIT_TIMEOUT_MIN_S &&
+			request.timeout_s <= (cell ? LIMIT_CELL_TIMEOUT_MAX_S : LIMIT_TIMEOUT_MAX_S));
+		check_payload(&request.payload);
+		payload_clear(&request.payload);
+	} else {
+		require(e.kase > ERROR_NONE && e.kase < ERROR_CASES && *e.message && !e.ran);
+		answer = error_json(&e);
+		require(answer != NULL);
+		json_decref(answer);
 	}
-	require(e.kase > ERROR_NONE && e.kase < ERROR_CASES && *e.message && !e.ran);
-	body = error_json(&e);
-	require(body != NULL);
-	json_decref(body);
+	body = copy_of(data, size);
+	(void)request_parse_session(body, size, &e);
+	free(body);
 	return 0;
 }

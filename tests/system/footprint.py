@@ -246,7 +246,7 @@ class Footprint:
         self.things["run files"] = {os.path.join(d, n) for d, s, f in os.walk("/run/weir/%s" % instance) for n in s + f}
         self.things["pins"] = set(os.listdir("/sys/fs/bpf/weir/%s" % instance)) if os.path.isdir("/sys/fs/bpf/weir/%s" % instance) else set()
         self.things["temporary files"] = {
-            n for d in ("/tmp", "/dev/shm", "/var/tmp") if os.path.isdir(d) for n in os.listdir(d) if "weir" in n and not n.startswith(("weir-test-", "weir-vm."))
+            n for d in ("/tmp", "/dev/shm", "/var/tmp") if os.path.isdir(d) for n in os.listdir(d) if "weir" in n and not n.startswith(("weir-test-", "weir-rig-", "weir-vm."))
         }
         if not service:
             return
@@ -256,14 +256,14 @@ class Footprint:
         for p in own:
             comm = read("/proc/%d/comm" % p).strip()
             uid = uid_of(p)
-            role = {0: "supervisor", UID_BASE: "init", UID_BASE + 1: "api", UID_BASE + 2: "auditor"}.get(uid, "payload")
+            role = {0: "supervisor", UID_BASE: "init", UID_BASE + 1: "api", UID_BASE + 2: "auditor", UID_BASE + 3: "collector"}.get(uid, "payload")
             roles[role] += 1
             for ns in ("pid", "mnt", "net", "ipc", "uts", "cgroup"):
                 try:
                     namespaces[ns, os.readlink("/proc/%d/ns/%s" % (p, ns))] += 1
                 except OSError:
                     pass
-            if comm.startswith("weir") and role in ("supervisor", "api", "auditor"):
+            if comm.startswith("weir") and role in ("supervisor", "api", "auditor", "collector"):
                 try:
                     kinds = collections.Counter(kind_of_fd(os.readlink(f)) for f in glob.glob("/proc/%d/fd/*" % p))
                 except OSError:

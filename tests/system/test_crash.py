@@ -22,8 +22,8 @@ import unittest
 
 from lib import SLOW, TOKEN, WEIR, Capture, Listener, Service, bpftool, cgroup2_mount, cgroup_mounts, weir
 
-UID_API, UID_AUDITOR = 0x70000001, 0x70000002
-ROLES = {UID_API: "api", UID_AUDITOR: "auditor"}
+UID_API, UID_AUDITOR, UID_COLLECTOR = 0x70000001, 0x70000002, 0x70000003
+ROLES = {UID_API: "api", UID_AUDITOR: "auditor", UID_COLLECTOR: "collector"}
 RUN_DIR, PIN_DIR = "/run/weir", "/sys/fs/bpf/weir"
 
 # Sends for ever, in every way that is not over at once: UDP, TCP, both families, from the main thread, another one and a child.
@@ -517,9 +517,12 @@ class Helpers(Case):
     def test_auditor_killed(self):
         self.check("auditor", r"the auditor (is gone|process ended \(signal 9\))")
 
+    def test_collector_killed(self):
+        self.check("collector", r"the collector process ended \(signal 9\)")
+
 
 class Run(Case):
-    """`weir run`: four processes, each of which may die first."""
+    """`weir run`: five processes, each of which may die first."""
 
     def start(self, code=LOOP, timeout="20"):
         command = [WEIR, "run", "--timeout", timeout, "-c", code]
@@ -535,13 +538,14 @@ class Run(Case):
             return any(len(read_lines(b)) >= 3 for b in boxes)
 
         wait_for(looping, 10, "the snippet runs")
-        roles = {{0: "supervisor", UID_API: "client", UID_AUDITOR: "auditor"}[uid]: pid for pid, uid in children(process.pid).items()}
-        self.assertEqual(set(roles), {"supervisor", "client", "auditor"})
+        roles = {{0: "supervisor", **ROLES}[uid]: pid for pid, uid in children(process.pid).items()}
+        self.assertEqual(set(roles), {"supervisor", "api", "auditor", "collector"})
+        roles["client"] = roles.pop("api")
         roles["parent"] = process.pid
         return process, mine[0], roles
 
-    def check_kill(self, victim):
-        process, name, roles = self.start()
+    def check_kill(self, victim, **how):
+        process, name, roles = self.start(**how)
         everything = in_cgroups(name) | {identity(p) for p in roles.values()}
         os.kill(roles[victim], signal.SIGKILL)
         process.wait(30 * SLOW)
@@ -563,6 +567,10 @@ class Run(Case):
 
     def test_auditor_killed(self):
         self.check_kill("auditor")
+
+    def test_collector_killed(self):
+        # What it would have read is missed only at the end.
+        self.check_kill("collector", timeout="2")
 
     def check_signal(self, number):
         process, name, roles = self.start()

@@ -4,11 +4,12 @@ import json
 import os
 import socket
 import struct
+import subprocess
 import tempfile
 import time
 import unittest
 
-from lib import Service, SLOW, TOKEN, weir
+from lib import WEIR, Service, SLOW, TOKEN, weir
 
 
 class Execute(unittest.TestCase):
@@ -206,11 +207,44 @@ class Run(unittest.TestCase):
         answer = json.loads(weir("run", "--json", "-c", "import socket\ntry: socket.getaddrinfo('a.example', 1)\nexcept OSError: pass").stdout)
         self.assertEqual(answer["egress"]["destinations"][0]["dns_name"], "a.example")
 
+    def test_output_that_can_not_be_written(self):
+        for options in ((), ("--json",)):
+            with self.subTest(options=options), open("/dev/full", "wb") as full:
+                done = subprocess.run([WEIR, "run", *options, "-c", "print(1)"], stdout=full, stderr=subprocess.PIPE)
+                self.assertEqual(done.returncode, 125)
+                self.assertEqual(done.stderr, b"weir: can't write to standard output: No space left on device (the run itself ended with 0)\n")
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run([WEIR, "run", "-c", "print(1)"], stdout=writer, stderr=subprocess.PIPE)
+        os.close(writer)
+        self.assertEqual(done.returncode, 125)
+        self.assertIn(b"Broken pipe", done.stderr)
+
+    def test_what_is_not_there_is_said_in_one_line(self):
+        with tempfile.TemporaryDirectory(prefix="weir-test-") as empty:
+            for options, words in (
+                (("--python", "python-none"), b'--python: no program "python-none" on PATH'),
+                (("--python", "/none/python"), b"--python: /none/python: No such file or directory"),
+                (("--python", "/bin/sh"), b"/bin/sh is not a Python 3"),
+                (("--image", "/none"), b"--image: /none: No such file or directory"),
+                (("--image", empty), b"no python3 in the image"),
+            ):
+                with self.subTest(options=options):
+                    done = weir("run", *options, "-c", "print(1)")
+                    self.assertEqual((done.returncode, done.stdout, done.stderr.count(b"\n")), (125, b"", 1), done.stderr)
+                    self.assertIn(words, done.stderr)
+
+    def test_arguments_that_make_no_sense(self):
+        for options in ((), ("--timeout", "0"), ("--env", "A"), ("--env", "SANDBOX_X=1"), ("--nonsense",)):
+            with self.subTest(options=options):
+                self.assertEqual(weir("run", *options, *(("-c", "print(1)") if options else ())).returncode, 64)
+
     def test_help_has_examples(self):
         for command in ("serve", "run", "audit", "doctor", "uninstall"):
             done = weir(command, "--help")
             self.assertEqual(done.returncode, 0)
             self.assertIn(b"weir " + command.encode(), done.stdout)
+            self.assertEqual(weir(command, "-h").stdout, done.stdout)
 
 
 if __name__ == "__main__":

@@ -21,12 +21,20 @@ static void every_case_is_filled_in(void **state)
 		assert_in_range(row->status, 400, 599);
 		assert_true(strlen(row->hint) > 0);
 		/* Whoever is told to come back is told when. */
-		if (row->status == 429 || row->status == 503)
+		if (row->status == 429 || row->status == 503 || k == ERROR_SESSION_BUSY)
 			assert_in_range(row->retry_after_s, 1, 30);
 		else
 			assert_int_equal(row->retry_after_s, 0);
-		for (int other = ERROR_NONE; other < k; other++)
-			assert_string_not_equal(row->code, error_row((enum error_case)other)->code);
+		/* Programs tell cases apart by the code: those that share one are neighbours, alike but for hint and time. */
+		for (int other = ERROR_NONE; other < k; other++) {
+			const struct error_row *o = error_row((enum error_case)other);
+
+			if (strcmp(row->code, o->code) != 0)
+				continue;
+			assert_int_equal(row->status, o->status);
+			assert_string_equal(error_row((enum error_case)(k - 1))->code, row->code);
+			assert_string_not_equal(row->hint, o->hint);
+		}
 	}
 }
 
@@ -40,6 +48,11 @@ static void contract_words(void **state)
 	    {ERROR_UNAUTHORIZED, 401, "missing or invalid project token"},
 	    {ERROR_FORBIDDEN, 403, "missing or invalid project token"},
 	    {ERROR_NO_SANDBOX, 503, "no warm sandbox pod available, try again shortly"},
+	    {ERROR_NOT_FOUND, 404, "not found"},
+	    {ERROR_NO_PATH, 404, "not found"},
+	    {ERROR_NO_RUN, 404, "not found"},
+	    {ERROR_PATH_ESCAPES, 502, "file path escapes working directory"},
+	    {ERROR_SESSION_BUSY, 409, "the session is busy with another cell"},
 	};
 
 	(void)state;
@@ -74,6 +87,23 @@ static void one_shape(void **state)
 	}
 }
 
+static void a_hint_of_its_own(void **state)
+{
+	struct api_error e;
+	json_t *body;
+
+	(void)state;
+	error_set(&e, ERROR_PATH_ESCAPES, NULL);
+	assert_ptr_equal(error_hint(&e), error_row(ERROR_PATH_ESCAPES)->hint);
+	error_set_hint(&e, "at \"%s\"", "/files/3/path\xff");
+	body = error_json(&e);
+	assert_string_equal(json_string_value(json_object_get(json_object_get(body, "error"), "hint")),
+			    "at \"/files/3/path?\"");
+	json_decref(body);
+	error_set(&e, ERROR_NO_SANDBOX, NULL); /* what is set anew has nothing of the old */
+	assert_ptr_equal(error_hint(&e), error_row(ERROR_NO_SANDBOX)->hint);
+}
+
 static void long_messages_end_between_characters(void **state)
 {
 	(void)state;
@@ -100,6 +130,7 @@ int main(void)
 	    cmocka_unit_test(every_case_is_filled_in),
 	    cmocka_unit_test(contract_words),
 	    cmocka_unit_test(one_shape),
+	    cmocka_unit_test(a_hint_of_its_own),
 	    cmocka_unit_test(long_messages_end_between_characters),
 	};
 

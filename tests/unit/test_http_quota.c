@@ -94,12 +94,52 @@ static void projects_take_turns(void **state)
 	assert_null(q.projects);
 }
 
+/* One that waits for something else has a waiting place and holds up nobody. */
+static void parked(void **state)
+{
+	struct quota_slot *slots = calloc(MANY + 1, sizeof *slots);
+	struct quota_slot other = {0};
+	struct quota q = {0};
+	int in = 0;
+
+	(void)state;
+	for (; in < LIMIT_PROJECT_WAITING; in++)
+		assert_int_equal(quota_park(&q, &slots[in], "a"), 0);
+	assert_int_equal(quota_park(&q, &slots[in], "a"), -EDQUOT);
+	assert_int_equal(quota_enter(&q, &slots[in], "a"), -EDQUOT);
+	assert_int_equal(slots[in].state, QUOTA_OUT);
+	assert_int_equal(quota_park(&q, &other, "b"), 0);
+	assert_null(quota_next(&q)); /* it is not their turn */
+	assert_int_equal(q.queued, 0);
+	/* Leaving makes room at once. */
+	quota_leave(&q, &slots[0]);
+	assert_int_equal(quota_park(&q, &slots[in], "a"), 0);
+	/* What it waited for has come: it asks, or stands in its project's line. */
+	for (int i = 1; i <= LIMIT_PROJECT_RUNNING; i++)
+		assert_int_equal(quota_unpark(&q, &slots[i]), 1);
+	assert_int_equal(quota_unpark(&q, &slots[LIMIT_PROJECT_RUNNING + 1]), 0);
+	assert_int_equal(quota_unpark(&q, &slots[LIMIT_PROJECT_RUNNING + 2]), 0);
+	assert_int_equal(q.queued, 2);
+	assert_null(quota_next(&q));
+	quota_granted(&slots[1]);
+	quota_leave(&q, &slots[1]);
+	assert_ptr_equal(quota_next(&q), &slots[LIMIT_PROJECT_RUNNING + 1]);
+	assert_int_equal(q.queued, 1);
+	for (int i = 0; i <= in; i++)
+		quota_leave(&q, &slots[i]);
+	quota_leave(&q, &other);
+	assert_int_equal(q.queued, 0);
+	assert_null(q.projects);
+	free(slots);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(at_the_limits_and_one_over),
 	    cmocka_unit_test(a_burst_before_any_grant),
 	    cmocka_unit_test(projects_take_turns),
+	    cmocka_unit_test(parked),
 	};
 
 	return cmocka_run_group_tests_name("http_quota", tests, NULL, NULL);

@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include "core/err.h"
 #include "core/keyline.h"
 #include "ipc/ipc.h"
+#include "plan.h"
 
 static int open_fds(void)
 {
@@ -111,6 +113,59 @@ static void a_slow_peer_is_told(void **state)
 	close(sv[1]);
 }
 
+/* Of structs that processes of one program send each other: what both ends, and the harness in Python, count on. */
+static void requests_are_laid_out_as_the_harness_reads_them(void **state)
+{
+	(void)state;
+	assert_int_equal(sizeof(struct request_header), 64);
+	assert_int_equal(offsetof(struct request_header, flags), 4);
+	assert_int_equal(offsetof(struct request_header, code_len), 8);
+	assert_int_equal(offsetof(struct request_header, stdin_len), 12);
+	assert_int_equal(offsetof(struct request_header, env_len), 16);
+	assert_int_equal(offsetof(struct request_header, file_count), 20);
+	assert_int_equal(offsetof(struct request_header, files_len), 24);
+	assert_int_equal(sizeof(struct request_file), 8);
+	assert_int_equal(sizeof(struct gate_report), 12);
+	assert_memory_equal(&(uint32_t){REQUEST_MAGIC}, "WEIR", 4);
+}
+
+/* Room for an id, a dot, and the number of any cell. */
+static void a_cells_id_fits(void **state)
+{
+	char id[IPC_ID_MAX];
+
+	(void)state;
+	assert_true((size_t)snprintf(id, sizeof id, "sandbox-%013d.%u", 0, UINT32_MAX) < sizeof id);
+}
+
+static void four_descriptors_are_a_grant(void **state)
+{
+	int sv[2], p[2], fds[IPC_FDS_MAX], before = open_fds();
+	size_t n = IPC_FDS_MAX;
+	struct tell t = {.type = TELL_GRANT}, got;
+
+	(void)state;
+	assert_int_equal(ipc_pair(sv, 1 << 16), 0);
+	assert_int_equal(pipe(p), 0);
+	assert_int_equal(ipc_send(sv[0], &t, sizeof t, (const int[]){p[0], p[1], p[0], p[1]}, 4), 0);
+	assert_int_equal(ipc_recv(sv[1], &got, sizeof got, fds, &n), sizeof got);
+	assert_int_equal(n, 4);
+	while (n)
+		close(fds[--n]);
+	close(p[0]);
+	close(p[1]);
+	close(sv[0]);
+	close(sv[1]);
+	assert_int_equal(open_fds(), before);
+}
+
+static void every_kind_of_file_has_a_name(void **state)
+{
+	(void)state;
+	for (int kind = COLLECTED_FILE + 1; kind < COLLECTED_KINDS; kind++)
+		assert_true(skip_names[kind] && skip_names[kind][0]);
+}
+
 static void errors_keep_place_and_words(void **state)
 {
 	struct err e = {0};
@@ -146,6 +201,10 @@ int main(void)
 	    cmocka_unit_test(unwanted_descriptors_are_closed),
 	    cmocka_unit_test(sizes_and_ends),
 	    cmocka_unit_test(a_slow_peer_is_told),
+	    cmocka_unit_test(requests_are_laid_out_as_the_harness_reads_them),
+	    cmocka_unit_test(a_cells_id_fits),
+	    cmocka_unit_test(four_descriptors_are_a_grant),
+	    cmocka_unit_test(every_kind_of_file_has_a_name),
 	    cmocka_unit_test(errors_keep_place_and_words),
 	    cmocka_unit_test(keys_are_found_whole),
 	};

@@ -1,14 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/answer.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base64.h"
 #include "core/cleanup.h"
+#include "core/escape.h"
 #include "core/limits.h"
+#include "core/media_type.h"
 #include "core/utf8.h"
+
+/* 15 digits: 1.234 as it was put in, not as the nearest double is spelt. */
+#define DUMP_FLAGS JSON_REAL_PRECISION(15)
 
 static json_t *text_or_null(const char *text)
 {
@@ -29,15 +36,6 @@ static json_t *figure(json_t *value, const char *source)
 		value = json_null();
 	}
 	return json_pack("{s:o, s:o}", "value", value, "source", text_or_null(source));
-}
-
-static json_t *stream_text(const struct run_result *r, enum run_stream which)
-{
-	size_t len = 0;
-	_cleanup_free_ char *text = utf8_replace(r->out[which] ? r->out[which] : "", r->out_len[which], &len);
-
-	/* Not checked again: utf8_replace() has made it valid. */
-	return text ? json_stringn_nocheck(text, len) : NULL;
 }
 
 static json_t *termination(const struct tell_end *end)
@@ -85,16 +83,369 @@ static json_t *egress(const struct run_result *r)
 			 "destinations");
 }
 
-json_t *answer_result(const struct run_result *r)
+/* ---- parts ---- */
+
+static int append(const char *data, size_t len, void *ctx)
+{
+	struct answer_body *a = ctx;
+
+	if (!a->failed && a->literal_room - a->literal_len < len) {
+		size_t room = (a->literal_room + len) * 2;
+		char *grown = realloc(a->literal, room);
+
+		if (grown) {
+			a->literal = grown;
+			a->literal_room = room;
+		} else {
+			a->failed = true;
+		}
+	}
+	if (a->failed)
+		return -1;
+	memcpy(a->literal + a->literal_len, data, len);
+	a->literal_len += len;
+	return 0;
+}
+
+static struct answer_part *add_part(struct answer_body *a)
+{
+	if (!a->failed && a->count == a->room) {
+		size_t room = a->room ? a->room * 2 : 8;
+		struct answer_part *grown = realloc(a->parts, room * sizeof *grown);
+
+		if (grown) {
+			a->parts = grown;
+			a->room = room;
+		} else {
+			a->failed = true;
+		}
+	}
+	return a->failed ? NULL : &a->parts[a->count++];
+}
+
+/* What has been appended since the last part. */
+static void end_literal(struct answer_body *a)
+{
+	const struct answer_part *last = NULL;
+	struct answer_part *p;
+	size_t from = 0;
+
+	for (size_t i = a->count; i > 0 && !last; i--)
+		if (a->parts[i - 1].kind == ANSWER_LITERAL)
+			last = &a->parts[i - 1];
+	if (last)
+		from = last->from + last->len;
+	if (from == a->literal_len)
+		return;
+	p = add_part(a);
+	if (p)
+		*p = (struct answer_part){.kind = ANSWER_LITERAL, .from = from, .len = a->literal_len - from};
+}
+
+static void append_part(struct answer_body *a, int kind, const char *data, size_t len)
+{
+	struct answer_part *p;
+
+	end_literal(a);
+	if (len == 0)
+		return;
+	p = add_part(a);
+	if (p)
+		*p = (struct answer_part){.kind = kind, .data = data, .len = len};
+}
+
+static void append_literal(struct answer_body *a, const char *literal)
+{
+	(void)append(literal, strlen(literal), a);
+}
+
+/* Takes the reference; NULL is a failure. */
+static void append_json(struct answer_body *a, json_t *value, size_t flags)
+{
+	if (!value || json_dump_callback(value, append, a, DUMP_FLAGS | flags) < 0)
+		a->failed = true;
+	json_decref(value);
+}
+
+static int finish(struct answer_body *a)
+{
+	append_literal(a, "\n");
+	end_literal(a);
+	if (!a->failed)
+		return 0;
+	answer_clear(a);
+	return -ENOMEM;
+}
+
+int answer_make_json(struct answer_body *a, json_t *value)
+{
+	*a = (struct answer_body){0};
+	append_json(a, value, 0);
+	return finish(a);
+}
+
+char *answer_text(const json_t *value, size_t *ret_len)
+{
+	struct answer_body a = {0};
+
+	if (!value || json_dump_callback(value, append, &a, DUMP_FLAGS) < 0)
+		a.failed = true;
+	append_literal(&a, "\n");
+	(void)append("", 1, &a);
+	if (a.failed) {
+		answer_clear(&a);
+		return NULL;
+	}
+	*ret_len = a.literal_len - 1;
+	return a.literal;
+}
+
+/* ---- files ---- */
+
+/*
+ * A path that is no text, so that it is one and can be had back: bytes that are no UTF-8 become \xNN, a backslash \\. Only
+ * where the reason is `name`: all other paths are text and are as they are.
+ */
+static json_t *escaped(const char *path, size_t len)
+{
+	_cleanup_free_ char *text = malloc(len * 4 + 1);
+	size_t used = 0, n;
+
+	if (!text)
+		return NULL;
+	for (size_t at = 0; at < len; at += n) {
+		bool valid;
+
+		n = utf8_next(path + at, len - at, &valid);
+		if (!valid) {
+			for (size_t i = 0; i < n; i++)
+				used += (size_t)sprintf(text + used, "\\x%02x", (unsigned char)path[at + i]);
+			continue;
+		}
+		if (path[at] == '\\')
+			text[used++] = '\\';
+		memcpy(text + used, path + at, n);
+		used += n;
+	}
+	return json_stringn(text, used);
+}
+
+static void append_file(struct answer_body *a, const struct collected_entry *e, const char *path, const char *content)
+{
+	append_literal(a, "{\"path\": ");
+	append_json(a, json_stringn(path, e->path_len), JSON_ENCODE_ANY);
+	append_literal(a, ", \"size\": ");
+	append_json(a, json_integer((json_int_t)e->size), JSON_ENCODE_ANY);
+	append_literal(a, ", \"content_base64\": \"");
+	append_part(a, ANSWER_BASE64, content, (size_t)e->size);
+	append_literal(a, "\", \"media_type\": \"");
+	append_literal(a, media_type(path, e->path_len));
+	append_literal(a, "\"}");
+}
+
+static json_t *skipped(const struct collected_entry *e, const char *path)
+{
+	json_t *shown = e->kind == COLLECTED_NAME ? escaped(path, e->path_len) : json_stringn(path, e->path_len);
+	json_t *j = json_pack("{s:o, s:s}", "path", shown, "reason", skip_names[e->kind]);
+
+	/* How much too large; of the others it says nothing that anybody could want. */
+	if (j && e->kind == COLLECTED_TOO_LARGE && json_object_set_new(j, "size", json_integer((json_int_t)e->size)) < 0) {
+		json_decref(j);
+		return NULL;
+	}
+	return j;
+}
+
+static void append_files(struct answer_body *a, const struct run_files *f)
+{
+	struct collected_entry e;
+	const char *path, *content, *between = "";
+
+	append_literal(a, ", \"files\": [");
+	for (size_t at = 0; run_files_next(f, &at, &e, &path, &content);) {
+		if (e.kind != COLLECTED_FILE)
+			continue;
+		append_literal(a, between);
+		append_file(a, &e, path, content);
+		between = ", ";
+	}
+	append_literal(a, "], \"files_skipped\": [");
+	between = "";
+	for (size_t at = 0; run_files_next(f, &at, &e, &path, &content);) {
+		if (e.kind == COLLECTED_FILE)
+			continue;
+		append_literal(a, between);
+		append_json(a, skipped(&e, path), 0);
+		between = ", ";
+	}
+	/* Nothing is known about any file: an empty list would look as if there were none. */
+	if (f->problem)
+		append_json(
+		    a,
+		    json_pack("{s:s, s:s, s:s}", "path", ".", "reason", skip_names[COLLECTED_UNREADABLE], "detail", f->problem),
+		    0);
+	append_literal(a, "]");
+	if (f->skipped_unlisted) {
+		append_literal(a, ", \"files_skipped_unlisted\": ");
+		append_json(a, json_integer(f->skipped_unlisted), JSON_ENCODE_ANY);
+	}
+}
+
+/* ---- the answer ---- */
+
+static void append_stream(struct answer_body *a, const char *before, const struct run_result *r, enum run_stream which)
+{
+	append_literal(a, before);
+	append_part(a, ANSWER_TEXT, r->out[which], r->out_len[which]);
+}
+
+static json_t *after_output(const struct run_result *r)
 {
 	const struct tell_end *end = &r->end;
+	json_t *j =
+	    json_pack("{s:i, s:I, s:o, s:b, s:I, s:I, s:o, s:o, s:s}", "exit_code", (int)end->exit_code, "duration_ms",
+		      (json_int_t)(end->duration_us / 1000), "termination", termination(end), "truncated", r->truncated,
+		      "stdout_bytes", (json_int_t)r->out_bytes[RUN_STDOUT], "stderr_bytes",
+		      (json_int_t)r->out_bytes[RUN_STDERR], "usage", usage(r), "egress", egress(r), "python", r->grant.python);
 
-	return json_pack("{s:s, s:s, s:o, s:o, s:i, s:I, s:o, s:b, s:I, s:I, s:o, s:o, s:s}", "sandbox_id", r->grant.sandbox_id,
-			 "run_id", r->grant.run_id, "stdout", stream_text(r, RUN_STDOUT), "stderr", stream_text(r, RUN_STDERR),
-			 "exit_code", (int)end->exit_code, "duration_ms", (json_int_t)(end->duration_us / 1000), "termination",
-			 termination(end), "truncated", r->truncated, "stdout_bytes", (json_int_t)r->out_bytes[RUN_STDOUT],
-			 "stderr_bytes", (json_int_t)r->out_bytes[RUN_STDERR], "usage", usage(r), "egress", egress(r), "python",
-			 r->grant.python);
+	if (j && r->session && json_object_set_new(j, "session_ended", json_boolean(end->over)) < 0) {
+		json_decref(j);
+		return NULL;
+	}
+	return j;
+}
+
+int answer_make(struct answer_body *a, const struct run_result *r)
+{
+	*a = (struct answer_body){0};
+	append_json(a, json_pack("{s:s, s:s}", "sandbox_id", r->grant.sandbox_id, "run_id", r->grant.run_id), 0);
+	if (!a->failed)
+		a->literal_len--; /* its "}" comes last */
+	append_stream(a, ", \"stdout\": \"", r, RUN_STDOUT);
+	append_stream(a, "\", \"stderr\": \"", r, RUN_STDERR);
+	append_literal(a, "\", ");
+	append_json(a, after_output(r), JSON_EMBED);
+	append_files(a, &r->files);
+	append_literal(a, "}");
+	return finish(a);
+}
+
+void answer_own(struct answer_body *a, struct run_result *r)
+{
+	for (int i = 0; i < RUN_STREAMS; i++) {
+		a->out[i] = TAKE_PTR(r->out[i]);
+		a->out_len[i] = r->out_len[i];
+	}
+	a->files = TAKE_PTR(r->files.data);
+	a->files_len = r->files.len;
+}
+
+size_t answer_len(const struct answer_body *a)
+{
+	size_t total = 0;
+
+	for (size_t i = 0; i < a->count; i++) {
+		const struct answer_part *p = &a->parts[i];
+
+		if (p->kind == ANSWER_LITERAL)
+			total += p->len;
+		else if (p->kind == ANSWER_TEXT)
+			total += escape_json_len(p->data, p->len);
+		else
+			total += BASE64_LEN(p->len);
+	}
+	return total;
+}
+
+size_t answer_held(const struct answer_body *a)
+{
+	return a->literal_room + a->room * sizeof *a->parts + a->out_len[RUN_STDOUT] + a->out_len[RUN_STDERR] + a->files_len;
+}
+
+/* Of one part, from `at` on, what fits. Returns how much was written, *ret_used how much of the part that was. */
+static size_t read_part(const struct answer_body *a, const struct answer_part *p, size_t at, char *buf, size_t max,
+			size_t *ret_used)
+{
+	size_t left = p->len - at, n;
+
+	switch (p->kind) {
+	case ANSWER_TEXT:
+		return escape_json(buf, max, p->data + at, left, ret_used);
+	case ANSWER_BASE64:
+		n = max / 4 * 3;
+		if (n > left)
+			n = left;
+		base64_encode(buf, p->data + at, n);
+		*ret_used = n;
+		return BASE64_LEN(n);
+	case ANSWER_LITERAL:
+		break;
+	}
+	n = left < max ? left : max;
+	memcpy(buf, a->literal + p->from + at, n);
+	*ret_used = n;
+	return n;
+}
+
+size_t answer_read(struct answer_body *a, char *buf, size_t max)
+{
+	size_t done = 0, used = 1;
+
+	while (a->part < a->count && used > 0) {
+		const struct answer_part *p = &a->parts[a->part];
+
+		done += read_part(a, p, a->at, buf + done, max - done, &used);
+		a->at += used;
+		if (a->at == p->len) {
+			a->part++;
+			a->at = 0;
+		}
+	}
+	return done;
+}
+
+void answer_clear(struct answer_body *a)
+{
+	free(a->literal);
+	free(a->parts);
+	for (int i = 0; i < RUN_STREAMS; i++)
+		free(a->out[i]);
+	free(a->files);
+	*a = (struct answer_body){0};
+}
+
+char *answer_result(const struct run_result *r, size_t *ret_len)
+{
+	struct answer_body a;
+	size_t len, done = 0, n;
+	char *text;
+
+	if (answer_make(&a, r) < 0)
+		return NULL;
+	len = answer_len(&a);
+	text = malloc(len + ANSWER_READ_MIN);
+	while (text && (n = answer_read(&a, text + done, len + ANSWER_READ_MIN - done)) > 0)
+		done += n;
+	answer_clear(&a);
+	if (!text)
+		return NULL;
+	text[len] = 0;
+	*ret_len = len;
+	return text;
+}
+
+/* ---- errors ---- */
+
+/* The harness found something in the way of a file. A link on the way is what the contract calls an escape. */
+static void refused(const struct tell_end *end, struct api_error *ret_error)
+{
+	if (end->refused_errno == ELOOP || end->refused_errno == EXDEV) {
+		error_set(ret_error, ERROR_PATH_ESCAPES, NULL);
+		error_set_hint(ret_error, "at \"/files/%u/path\": %s", end->refused_index, error_row(ERROR_PATH_ESCAPES)->hint);
+	} else {
+		error_set(ret_error, ERROR_FILE_CONFLICT, "at \"/files/%u/path\": the file can't be written there: %s",
+			  end->refused_index, strerror((int)end->refused_errno));
+	}
 }
 
 void answer_error(const struct run_result *r, struct api_error *ret_error)
@@ -105,6 +456,9 @@ void answer_error(const struct run_result *r, struct api_error *ret_error)
 		break;
 	case RUN_GONE:
 		error_set(ret_error, ERROR_CANCELLED, NULL);
+		break;
+	case RUN_REFUSED:
+		refused(&r->end, ret_error);
 		break;
 	case RUN_DONE:
 		error_set(ret_error, ERROR_INTERNAL, NULL); /* the answer itself could not be made */
@@ -117,41 +471,4 @@ void answer_error(const struct run_result *r, struct api_error *ret_error)
 		break;
 	}
 	ret_error->ran = r->ran;
-}
-
-struct text {
-	char *data;
-	size_t len, room;
-};
-
-static int append(const char *data, size_t len, void *ctx)
-{
-	struct text *t = ctx;
-
-	if (t->room - t->len <= len) {
-		size_t room = (t->room + len) * 2;
-		char *grown = realloc(t->data, room);
-
-		if (!grown)
-			return -1;
-		t->data = grown;
-		t->room = room;
-	}
-	memcpy(t->data + t->len, data, len);
-	t->len += len;
-	return 0;
-}
-
-char *answer_text(const json_t *value, size_t *ret_len)
-{
-	struct text t = {0};
-
-	/* 15 digits: 1.234 as it was put in, not as the nearest double is spelt. */
-	if (!value || json_dump_callback(value, append, &t, JSON_REAL_PRECISION(15)) < 0 || append("\n", 1, &t) < 0) {
-		free(t.data);
-		return NULL;
-	}
-	t.data[t.len] = 0; /* append() always leaves room */
-	*ret_len = t.len;
-	return t.data;
 }

@@ -15,13 +15,14 @@
 #include "api/server.h"
 #include "core/limits.h"
 
-/* After SIGTERM: how long open runs may end by themselves, then how long killing and answering them may take. */
-#define DRAIN_S 5
+/* After SIGTERM open runs have LIMIT_DRAIN_S to end by themselves; then so long for killing and answering them. */
 #define CANCEL_S 3
 /* When the supervisor is gone there is nothing to wait for but the last answers' way out. */
 #define LOST_S 2
-/* fds beside connections: standard streams, sockets, epoll sets, and three for each of a project's runs. */
-#define OTHER_FDS (64 + 3 * LIMIT_PROJECT_RUNNING)
+/* fds beside connections and sandboxes: standard streams, peers, epoll sets, and what is on its way to be closed. */
+#define OTHER_FDS 64
+/* Of a sandbox: its request socket, its output, its directory, and what the collector sends or a session's last cell left. */
+#define SANDBOX_FDS 6
 #define EVENTS 64
 
 struct loop {
@@ -41,36 +42,48 @@ static int loop_add(struct loop *l, int fd, enum source *source, enum source val
 	return epoll_ctl(l->server.epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
 }
 
-/* As many connections as the limit on open files leaves room for; it is raised as far as it goes. */
-static unsigned connection_limit(void)
+/*
+ * As many connections and sandboxes as the limit on open files has room for; it is raised as far as it goes. A grant that found
+ * no room for its fds would be lost, and the supervisor's connection with it, so it is not asked for.
+ */
+static void divide_files(struct server *s, unsigned *ret_connections)
 {
 	struct rlimit rl;
-	rlim_t room;
+	rlim_t connections = LIMIT_CONNECTIONS, sandboxes = LIMIT_SANDBOXES;
 
 	if (getrlimit(RLIMIT_NOFILE, &rl) < 0)
-		return 64;
+		rl.rlim_max = 256;
 	rl.rlim_cur = rl.rlim_max;
 	(void)setrlimit(RLIMIT_NOFILE, &rl);
-	room = rl.rlim_max > OTHER_FDS + 64 ? rl.rlim_max - OTHER_FDS : 64;
-	if (room < LIMIT_CONNECTIONS)
-		log_warn("RLIMIT_NOFILE of %llu leaves room for %llu connections, not %d", (unsigned long long)rl.rlim_max,
-			 (unsigned long long)room, LIMIT_CONNECTIONS);
-	return room < LIMIT_CONNECTIONS ? (unsigned)room : LIMIT_CONNECTIONS;
+	if (rl.rlim_max < OTHER_FDS + connections + SANDBOX_FDS * sandboxes) {
+		rlim_t room = rl.rlim_max > OTHER_FDS + 64 ? rl.rlim_max - OTHER_FDS : 64;
+
+		if (connections > room / 4)
+			connections = room / 4;
+		if (sandboxes > (room - connections) / SANDBOX_FDS)
+			sandboxes = (room - connections) / SANDBOX_FDS;
+		log_warn("RLIMIT_NOFILE of %llu leaves room for %llu connections and %llu sandboxes, not %d and %d",
+			 (unsigned long long)rl.rlim_max, (unsigned long long)connections, (unsigned long long)sandboxes,
+			 LIMIT_CONNECTIONS, LIMIT_SANDBOXES);
+	}
+	*ret_connections = s->conns_max = (unsigned)connections;
+	s->sandboxes_max = (unsigned)sandboxes;
 }
 
 static int setup(struct loop *l, const struct api_config *config, struct err *e)
 {
 	struct server *s = &l->server;
-	const int keep[] = {config->listen_fd, config->supervisor_fd, config->auditor_fd};
+	const int keep[] = {config->listen_fd, config->supervisor_fd, config->auditor_fd, config->collector_fd};
 	unsigned connections;
 	sigset_t mask;
 	int r;
 
 	s->config = config;
+	s->requests = (struct budget){.max = LIMIT_BODIES_BYTES, .owner_max = LIMIT_PROJECT_BODIES_BYTES};
 	r = confine_fds("api", keep, sizeof keep / sizeof *keep, e);
 	if (r < 0)
 		return r;
-	connections = connection_limit();
+	divide_files(s, &connections);
 	/* Both read a file, which is not possible later. */
 	tzset();
 	json_object_seed(0);
@@ -90,11 +103,12 @@ static int setup(struct loop *l, const struct api_config *config, struct err *e)
 		return err_errno(e, errno, "api", "event loop");
 	r = api_confine(config->uid, config->gid, 0, e);
 	if (r == 0)
-		r = runclient_new(config->supervisor_fd, config->auditor_fd, &s->runs, e);
+		r = runclient_new(config->supervisor_fd, config->auditor_fd, config->collector_fd, &s->runs, e);
 	if (r == 0)
 		r = http_start(s, config->listen_fd, connections, e);
 	if (r < 0)
 		return r;
+	runclient_on_session(s->runs, cells_on_session, s);
 	if ((r = loop_add(l, s->http_fd, &l->http, SOURCE_HTTP)) < 0 ||
 	    (r = loop_add(l, runclient_fd(s->runs), &l->runs, SOURCE_RUNS)) < 0 ||
 	    (r = loop_add(l, l->signal_fd, &l->signal, SOURCE_SIGNAL)) < 0)
@@ -120,7 +134,8 @@ static void stop(struct loop *l, unsigned drain_s, int status)
 		close(fd);
 	for (struct conn *c = s->conns; c; c = c->next)
 		if (c->exchange)
-			execute_expire(s, c->exchange, now);
+			execute_sweep(s, c->exchange, now);
+	sessions_close(s, false);
 }
 
 static void sweep(struct loop *l, uint64_t now)
@@ -130,9 +145,11 @@ static void sweep(struct loop *l, uint64_t now)
 	/* Nothing in here frees a connection: that is the daemon's part, later. */
 	for (struct conn *c = s->conns; c; c = c->next)
 		conn_sweep(c, now);
+	conns_make_room(s, now);
 	if (s->stopping && l->cancel_ns && now >= l->cancel_ns) {
 		l->cancel_ns = 0;
 		runclient_cancel_all(s->runs);
+		sessions_close(s, true);
 	}
 	l->sweep_ns = now + SECOND_NS;
 }
@@ -179,7 +196,7 @@ static void turn(struct loop *l)
 	}
 	if (read(l->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
 		log_info("signal %u: stopping", info.ssi_signo);
-		stop(l, DRAIN_S, 0);
+		stop(l, LIMIT_DRAIN_S, 0);
 	}
 	run_http(s);
 	if (clock_now_ns() >= l->sweep_ns)

@@ -13,20 +13,24 @@
 
 #include "core/log.h"
 #include "core/token.h"
+#include "core/tokens.h"
 
 struct api_config {
-	int listen_fd;	   /* bound and listening, TCP or unix; taken */
-	int supervisor_fd; /* the client's end of the run protocol (ipc.h); taken */
-	int auditor_fd;	   /* the client's end of the query protocol; taken; -1 without an auditor */
-	uid_t uid;	   /* who to become. Never 0. A caller that is not root must name itself */
+	int listen_fd;		     /* bound and listening, TCP or unix; taken */
+	int supervisor_fd;	     /* the client's end of the run protocol (ipc.h); taken */
+	int auditor_fd;		     /* the client's end of the query protocol; taken; -1 without an auditor */
+	int collector_fd;	     /* the client's end of the collector's protocol; taken; -1: no files in answers */
+	const struct tokens *tokens; /* the table of tokens, mapped; NULL: only the development token */
+	uid_t uid;		     /* who to become. Never 0. A caller that is not root must name itself */
 	gid_t gid;
 	bool has_dev_token;			    /* a token of project `dev` with every scope */
 	uint8_t dev_token_sha256[TOKEN_DIGEST_LEN]; /* token_digest() of it: the process never holds the token itself */
+	const char *tls_cert, *tls_key;		    /* PEM text, NUL-terminated, borrowed; both NULL: plain HTTP */
 	enum log_level log_level;
 };
 
 /*
- * Runs the service until SIGTERM or SIGINT, in a process that was forked for it: every fd but 0-2 and the three above is
+ * Runs the service until SIGTERM or SIGINT, in a process that was forked for it: every fd but 0-2 and those above is
  * closed, signal dispositions and the mask are changed. Returns the exit status: 0 after an orderly end, 1 when it could
  * not confine itself or start, or when the supervisor is gone (the reason is in the log).
  */

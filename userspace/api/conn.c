@@ -9,6 +9,9 @@
  * answer. A client that is there skips it; of one that is gone, the kernel answers with a reset, and that ends the run. The
  * question is repeated, since a half-closed client that leaves later sends nothing more. HTTP/1.0 knows no interim answers:
  * there only a reset counts, and an abandoned run ends at its deadline. On a unix socket a full close is told apart at once.
+ *
+ * Once the answer has begun, as a stream of events, the question is a comment in that stream. Under TLS nothing can be said
+ * past the library, and nobody half-closes: there a FIN means that the client is gone.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -31,12 +34,14 @@ struct conn *conn_new(struct server *s, int fd)
 	if (!c)
 		return NULL;
 	c->source = SOURCE_CONN;
+	c->since_ns = clock_now_ns();
 	c->server = s;
 	c->fd = fd;
 	c->next = s->conns;
 	if (c->next)
 		c->next->prev = c;
 	s->conns = c;
+	s->conn_count++;
 	return c;
 }
 
@@ -48,7 +53,32 @@ void conn_free(struct conn *c)
 	*(c->prev ? &c->prev->next : &c->server->conns) = c->next;
 	if (c->next)
 		c->next->prev = c->prev;
+	c->server->conn_count--;
 	free(c);
+}
+
+/* So many places are kept free, when there are many. */
+#define PLACES_FREE 32
+/* What has just come is heard first. */
+#define STRANGER_FIRST_S 1
+
+void conns_make_room(struct server *s, uint64_t now)
+{
+	unsigned places_free = s->conns_max / 8 < PLACES_FREE ? s->conns_max / 8 : PLACES_FREE;
+	unsigned count = s->conn_count;
+
+	while (count + places_free > s->conns_max) {
+		struct conn *oldest = NULL;
+
+		for (struct conn *c = s->conns; c; c = c->next)
+			if (!c->known && !c->leaving && c->since_ns + STRANGER_FIRST_S * SECOND_NS <= now)
+				oldest = c;
+		if (!oldest)
+			return;
+		oldest->leaving = true;
+		(void)shutdown(oldest->fd, SHUT_RDWR); /* the daemon reads the end of it and closes */
+		count--;
+	}
 }
 
 void conn_watch(struct conn *c)
@@ -78,13 +108,13 @@ static void hung_up(struct conn *c)
 	struct exchange *x = c->exchange;
 
 	conn_unwatch(c);
-	if (!x || x->state != EXCHANGE_WAIT)
+	if (!x || (x->state != EXCHANGE_WAIT && x->state != EXCHANGE_STREAM))
 		return;
 	x->gone = true;
 	if (x->run)
 		runclient_cancel(c->server->runs, x->run);
 	else
-		execute_answer_waiting(c->server, x, ERROR_CANCELLED);
+		execute_answer_waiting(c->server, x, ERROR_CANCELLED, NULL);
 }
 
 static void probe(struct conn *c, uint64_t now)
@@ -92,7 +122,17 @@ static void probe(struct conn *c, uint64_t now)
 	static const char question[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
 	c->probe_ns = now + PROBE_AGAIN_S * SECOND_NS;
-	if (!c->exchange || c->exchange->http10)
+	if (!c->exchange)
+		return;
+	if (c->server->config->tls_cert) {
+		hung_up(c);
+		return;
+	}
+	if (c->exchange->state == EXCHANGE_STREAM) {
+		exchange_stream_probe(c->exchange);
+		return;
+	}
+	if (c->exchange->state != EXCHANGE_WAIT || c->exchange->http10)
 		return;
 	/* Not one byte of the answer has been sent, so this can't fall into the middle of anything. */
 	if (send(c->fd, question, sizeof question - 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno != EAGAIN && errno != EINTR)
@@ -124,7 +164,7 @@ void conn_abort(struct conn *c, const struct api_error *e)
 		     "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n",
 		     row->status, MHD_get_reason_phrase_for((unsigned)row->status), len);
 	/* Best effort, in one piece or not at all: the client is slow or wrong, and nothing may wait for it. */
-	if (text && send(c->fd, head, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE) == n)
+	if (text && !c->server->config->tls_cert && send(c->fd, head, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE) == n)
 		(void)!send(c->fd, text, len, MSG_NOSIGNAL | MSG_DONTWAIT);
 	(void)shutdown(c->fd, SHUT_RDWR); /* the daemon reads the end of it and closes */
 }
@@ -134,7 +174,7 @@ void conn_sweep(struct conn *c, uint64_t now)
 	if (c->probe_ns && c->probe_ns <= now)
 		probe(c, now);
 	if (c->exchange)
-		execute_expire(c->server, c->exchange, now);
+		execute_sweep(c->server, c->exchange, now);
 	if (!c->deadline_ns || c->deadline_ns > now)
 		return;
 	c->deadline_ns = 0;

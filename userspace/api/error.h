@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Every error the service can answer, as one table: its code string, HTTP status, default message and hint. All of them
- * have one shape, {"error": {"code", "message", "hint", "ran"}}. Pure.
+ * have one shape, {"error": {"code", "message", "hint", "ran"}}. Cases that programs need not tell apart share a code, and
+ * then the status too; what they tell people differs. Pure.
  */
 #ifndef WEIR_API_ERROR_H
 #define WEIR_API_ERROR_H
@@ -15,16 +16,23 @@ enum error_case {
 	ERROR_FRAMING,
 	ERROR_UNSUPPORTED_LANGUAGE,
 	ERROR_TIMEOUT_RANGE,
-	ERROR_UNSUPPORTED_FIELD,
+	ERROR_RESERVED_NAME,
+	ERROR_PATH_ESCAPES,
+	ERROR_FILE_CONFLICT,
+	ERROR_SESSION_BUSY,
 	ERROR_UNAUTHORIZED,
 	ERROR_FORBIDDEN,
-	ERROR_NOT_FOUND,
+	ERROR_NOT_FOUND, /* a session */
+	ERROR_NO_PATH,
+	ERROR_NO_RUN,
 	ERROR_METHOD,
 	ERROR_SLOW_REQUEST,
 	ERROR_TOO_LARGE,
 	ERROR_MEDIA_TYPE,
 	ERROR_HEADERS,
 	ERROR_QUOTA,
+	ERROR_SESSIONS,
+	ERROR_AUDIT_READS,
 	ERROR_NO_SANDBOX,
 	ERROR_NOT_READY,
 	ERROR_OVERLOADED,
@@ -40,6 +48,7 @@ struct api_error {
 	enum error_case kase;
 	bool ran;	   /* whether any user code may have run */
 	char message[320]; /* UTF-8 */
+	char hint[256];	   /* in place of the case's own; "": that one */
 };
 
 /* The fixed part of a case. */
@@ -52,8 +61,14 @@ struct error_row {
 };
 const struct error_row *error_row(enum error_case kase);
 
-/* Fills `e`: `fmt` NULL takes the case's own message. `ran` is set to false. */
+/* Fills `e`: `fmt` NULL takes the case's own message. `ran` is set to false, the hint to the case's own. */
 void error_set(struct api_error *e, enum error_case kase, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* Gives `e`, which error_set() has filled, a hint that fits better than its case's own. */
+void error_set_hint(struct api_error *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Static, or inside `e`. */
+const char *error_hint(const struct api_error *e);
 
 /* The body. New reference, NULL when out of memory. */
 json_t *error_json(const struct api_error *e);

@@ -20,7 +20,7 @@
 /* What the daemon keeps per connection: headers twice, as they came and as a list, so that ours is the limit that counts. */
 #define CONNECTION_MEMORY (4 * LIMIT_HEADER_BYTES)
 
-/* ---- replies ---- */
+/* ---- requests ---- */
 
 void exchange_refuse(struct exchange *x, enum error_case kase, const char *fmt, ...)
 {
@@ -28,7 +28,7 @@ void exchange_refuse(struct exchange *x, enum error_case kase, const char *fmt, 
 	va_list ap;
 
 	if (x->refused)
-		return; /* the first reason is the one to tell */
+		return;
 	x->refused = true;
 	if (!fmt) {
 		error_set(&x->error, kase, NULL);
@@ -40,95 +40,48 @@ void exchange_refuse(struct exchange *x, enum error_case kase, const char *fmt, 
 	error_set(&x->error, kase, "%s", text);
 }
 
-static void drop_body(struct server *s, struct exchange *x)
+void exchange_hold_request(struct exchange *x, size_t bytes)
 {
-	s->bodies_bytes -= x->body_room;
+	budget_force(&x->server->requests, &x->request_held, x->who.project, bytes);
+}
+
+void exchange_drop_body(struct exchange *x)
+{
 	free(x->body);
 	x->body = NULL;
 	x->body_len = x->body_room = 0;
+	exchange_hold_request(x, 0);
 }
 
-void exchange_reply_text(struct server *s, struct exchange *x, int status, char *text, size_t len)
+/* Who holds most is who does not read, or asks for too much at once: nobody else has to pay for it. */
+void exchange_hold_answer(struct exchange *x)
 {
-	/* A request that waits may have run code; one that does not has not. */
-	static const char *const last_resort[] = {
-	    "{\"error\": {\"code\": \"internal\", \"message\": \"out of memory\", \"hint\": \"try again\", \"ran\": false}}\n",
-	    "{\"error\": {\"code\": \"internal\", \"message\": \"out of memory\", \"hint\": \"try again\", \"ran\": true}}\n"};
-	const char *fallback = last_resort[x->state == EXCHANGE_WAIT];
+	struct server *s = x->server;
 
-	drop_body(s, x);
-	x->status = text ? status : 500;
-	x->text = text ? text : strdup(fallback);
-	x->text_len = text ? len : strlen(fallback);
-	if (x->state == EXCHANGE_WAIT) {
-		if (x->conn)
-			conn_unwatch(x->conn);
-		/*
-		 * libmicrohttpd 0.9.75 takes a resumed connection for readable, reads, and closes it at an end of stream
-		 * without asking for the answer: a half-closed client would lose it. Connections with a time-out of their own
-		 * are asked first, so for this one reply it gets one.
-		 */
-		MHD_set_connection_option(x->mhd, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)LIMIT_CONNECTION_IDLE_S + 1);
-		MHD_resume_connection(x->mhd);
-		s->resumed = true;
+	budget_force(&s->answers, &x->answer_held, x->who.project, answer_held(&x->answer));
+	while (s->answers.total > LIMIT_ANSWERS_BYTES) {
+		const char *most = budget_largest(&s->answers);
+		struct exchange *oldest = NULL;
+
+		for (struct conn *c = s->conns; c; c = c->next)
+			if (c->exchange && c->exchange->answer_held.bytes && !strcmp(c->exchange->who.project, most) &&
+			    (!oldest || c->exchange->arrived_ns < oldest->arrived_ns))
+				oldest = c->exchange;
+		if (!oldest)
+			return;
+		log_warn("project %s: an answer of %zu bytes is dropped, since too much of it is not read", most,
+			 (size_t)oldest->answer_held.bytes);
+		oldest->dropped = true;
+		answer_clear(&oldest->answer);
+		budget_force(&s->answers, &oldest->answer_held, oldest->who.project, 0);
+		(void)shutdown(oldest->conn->fd, SHUT_RDWR);
 	}
-	x->state = EXCHANGE_REPLY;
 }
-
-void exchange_reply_json(struct server *s, struct exchange *x, int status, json_t *value)
-{
-	size_t len = 0;
-	char *text = answer_text(value, &len);
-
-	json_decref(value);
-	exchange_reply_text(s, x, status, text, len);
-}
-
-void exchange_reply_error(struct server *s, struct exchange *x, const struct api_error *e)
-{
-	const struct error_row *row = error_row(e->kase);
-
-	x->retry_after_s = row->retry_after_s;
-	exchange_reply_json(s, x, row->status, error_json(e));
-}
-
-static enum MHD_Result queue_reply(struct exchange *x)
-{
-	struct MHD_Response *response;
-	enum MHD_Result ok = MHD_YES;
-	char number[16];
-
-	if (!x->text)
-		return MHD_NO; /* not even memory for the last resort */
-	response = MHD_create_response_from_buffer(x->text_len, x->text, MHD_RESPMEM_MUST_FREE);
-	if (!response)
-		return MHD_NO;
-	x->text = NULL;
-	ok &= MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
-	ok &= MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-	if (x->retry_after_s) {
-		snprintf(number, sizeof number, "%u", x->retry_after_s);
-		ok &= MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, number);
-	}
-	if (*x->allow)
-		ok &= MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, x->allow);
-	if (x->status == 401)
-		ok &= MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
-	if (x->close || x->conn->server->stopping)
-		ok &= MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
-	if (ok)
-		ok = MHD_queue_response(x->mhd, (unsigned)x->status, response);
-	MHD_destroy_response(response);
-	x->conn->receiving = false;
-	x->conn->deadline_ns = clock_now_ns() + TRANSFER_S * SECOND_NS;
-	return ok;
-}
-
-/* ---- requests ---- */
 
 struct headers {
 	unsigned lengths, encodings; /* how often Content-Length and Transfer-Encoding stand there */
-	bool chunked;
+	unsigned types;		     /* Content-Type */
+	bool chunked, broken;
 };
 
 static enum MHD_Result count_header(void *ctx, enum MHD_ValueKind kind, const char *name, const char *value)
@@ -136,6 +89,11 @@ static enum MHD_Result count_header(void *ctx, enum MHD_ValueKind kind, const ch
 	struct headers *h = ctx;
 
 	(void)kind;
+	/* A blank before the colon, or another character that no name has: others may read another name there. */
+	if (!*name || name[strspn(name, "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")])
+		h->broken = true;
+	if (!strcasecmp(name, MHD_HTTP_HEADER_CONTENT_TYPE))
+		h->types++;
 	if (!strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH))
 		h->lengths++;
 	if (!strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING)) {
@@ -176,16 +134,23 @@ static uint64_t check_headers(struct exchange *x)
 		x->close = true;
 		return 0;
 	}
+	if (h.broken) {
+		exchange_refuse(x, ERROR_FRAMING, "a header has a name that is none");
+		x->close = true;
+		return 0;
+	}
 	value = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
 	if (value)
 		length = strtoull(value, NULL, 10); /* the daemon has refused what is no number, or too big a one */
+	if (!x->route->max_body && length > LIMIT_SESSION_BODY_BYTES)
+		exchange_refuse(x, ERROR_TOO_LARGE, "this request takes no body");
 	if (x->refused || !x->route->max_body)
 		return length;
 	if (length > x->route->max_body)
 		exchange_refuse(x, ERROR_TOO_LARGE, "request body is %llu bytes, over the limit of %zu bytes",
 				(unsigned long long)length, x->route->max_body);
 	value = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_TYPE);
-	if (value && !is_json(value))
+	if (h.types > 1 || (value && !is_json(value)))
 		exchange_refuse(x, ERROR_MEDIA_TYPE, "request body must be application/json");
 	value = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_ENCODING);
 	if (value && strcasecmp(value, "identity") != 0)
@@ -193,60 +158,89 @@ static uint64_t check_headers(struct exchange *x)
 	return length;
 }
 
-static enum MHD_Result reply_refusal(struct server *s, struct exchange *x)
+static enum MHD_Result reply_refusal(struct exchange *x)
 {
-	exchange_reply_error(s, x, &x->error);
-	return queue_reply(x);
+	exchange_reply_error(x, &x->error);
+	return reply_queue(x);
+}
+
+static enum MHD_Result find_accept(void *ctx, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+	bool *found = ctx;
+
+	(void)kind;
+	if (value && !strcasecmp(name, MHD_HTTP_HEADER_ACCEPT) && stream_accepted(value))
+		*found = true;
+	return MHD_YES;
 }
 
 static enum MHD_Result begin(struct server *s, struct exchange *x, const char *method, const char *url, const char *version)
 {
 	const char *expect = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, MHD_HTTP_HEADER_EXPECT);
-	uint64_t length, patience = DISCARD_BYTES;
+	uint64_t length, patience = LIMIT_DISCARD_BYTES;
 
 	x->http10 = !strcmp(version, MHD_HTTP_VERSION_1_0);
+	MHD_get_connection_values(x->mhd, MHD_HEADER_KIND, find_accept, &x->wants_events);
 	x->conn->receiving = true;
-	x->conn->deadline_ns = x->arrived_ns + TRANSFER_S * SECOND_NS;
+	x->conn->deadline_ns = x->arrived_ns + LIMIT_TRANSFER_S * SECOND_NS;
 	route_exchange(s, x, method, url);
+	if (x->who.scopes)
+		x->conn->known = true;
 	if (s->stopping)
 		exchange_refuse(x, ERROR_STOPPING, NULL);
 	length = check_headers(x);
 	/* Who has no token gets no more of our time than it takes to say so. */
 	if (x->refused && x->error.kase == ERROR_UNAUTHORIZED) {
-		patience = STRANGER_BYTES;
-		x->conn->deadline_ns = x->arrived_ns + STRANGER_S * SECOND_NS;
+		patience = LIMIT_STRANGER_BYTES;
+		x->conn->deadline_ns = x->arrived_ns + LIMIT_STRANGER_S * SECOND_NS;
 	}
 	/*
 	 * A refusal waits for the body to be read and thrown away, since many clients read no answer before they have sent
 	 * everything. Not where the client waits for leave to send it, and not for more than there is patience for.
 	 */
 	if (x->refused && (x->close || length > patience || (length > 0 && expect && !strcasecmp(expect, "100-continue"))))
-		return reply_refusal(s, x);
+		return reply_refusal(x);
 	return MHD_YES;
+}
+
+/* Room for `room` bytes of body. Small ones always have it: their number is bounded by that of the connections. */
+static int make_room(struct server *s, struct exchange *x, size_t room)
+{
+	int r = 0;
+	char *grown;
+
+	if (room > LIMIT_SMALL_BODY_BYTES)
+		r = budget_ask(&s->requests, &x->request_held, x->who.project, room);
+	else
+		budget_force(&s->requests, &x->request_held, x->who.project, room);
+	if (r == -EDQUOT)
+		exchange_refuse(x, ERROR_QUOTA, "project %s is over its quota of %d bytes of waiting requests", x->who.project,
+				LIMIT_PROJECT_BODIES_BYTES);
+	else if (r < 0)
+		exchange_refuse(x, ERROR_OVERLOADED, "too many request bodies at once");
+	if (r < 0)
+		return r;
+	grown = realloc(x->body, room);
+	if (!grown) {
+		exchange_refuse(x, ERROR_INTERNAL, NULL);
+		return -ENOMEM;
+	}
+	x->body = grown;
+	x->body_room = room;
+	return 0;
 }
 
 static int keep(struct server *s, struct exchange *x, const char *data, size_t size)
 {
 	if (x->body_room - x->body_len < size) {
 		size_t room = x->body_room ? x->body_room : BODY_FIRST;
-		char *grown;
 
 		while (room - x->body_len < size)
 			room *= 2;
 		if (room > x->route->max_body)
 			room = x->route->max_body;
-		if (s->bodies_bytes + room - x->body_room > BODIES_BYTES) {
-			exchange_refuse(x, ERROR_OVERLOADED, "too many request bodies at once");
+		if (make_room(s, x, room) < 0)
 			return -1;
-		}
-		grown = realloc(x->body, room);
-		if (!grown) {
-			exchange_refuse(x, ERROR_INTERNAL, NULL);
-			return -1;
-		}
-		s->bodies_bytes += room - x->body_room;
-		x->body = grown;
-		x->body_room = room;
 	}
 	memcpy(x->body + x->body_len, data, size);
 	x->body_len += size;
@@ -255,13 +249,19 @@ static int keep(struct server *s, struct exchange *x, const char *data, size_t s
 
 static enum MHD_Result take_body(struct server *s, struct exchange *x, const char *data, size_t size)
 {
+	if (!x->refused && !x->route->max_body) { /* a little of what is not asked for is let pass */
+		x->discarded += size;
+		if (x->discarded > LIMIT_SESSION_BODY_BYTES)
+			exchange_refuse(x, ERROR_TOO_LARGE, "this request takes no body");
+		return MHD_YES;
+	}
 	if (!x->refused && size > x->route->max_body - x->body_len)
 		exchange_refuse(x, ERROR_TOO_LARGE, "request body is over the limit of %zu bytes", x->route->max_body);
 	if (!x->refused && keep(s, x, data, size) == 0)
 		return MHD_YES;
-	drop_body(s, x);
+	exchange_drop_body(x);
 	x->discarded += size;
-	if (x->discarded <= DISCARD_BYTES)
+	if (x->discarded <= LIMIT_DISCARD_BYTES)
 		return MHD_YES;
 	conn_abort(x->conn, &x->error);
 	return MHD_NO;
@@ -282,6 +282,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const c
 		x = calloc(1, sizeof *x);
 		if (!x)
 			return MHD_NO;
+		x->server = s;
 		x->mhd = mhd;
 		x->conn = info->socket_context;
 		x->conn->exchange = x;
@@ -300,21 +301,36 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const c
 		if (s->stopping) /* since its headers came */
 			exchange_refuse(x, ERROR_STOPPING, NULL);
 		if (x->refused)
-			return reply_refusal(s, x);
+			return reply_refusal(x);
 		x->arrived_ns = clock_now_ns();
 		x->route->handle(s, x);
 		if (x->state == EXCHANGE_BODY) {
 			x->state = EXCHANGE_WAIT;
 			x->conn->deadline_ns = 0;
+			x->suspended = true;
 			MHD_suspend_connection(mhd);
 			if (x->route->max_body)
 				conn_watch(x->conn);
 			return MHD_YES;
 		}
 	}
-	if (x->state == EXCHANGE_REPLY)
-		return queue_reply(x);
-	return MHD_YES;
+	/* Waiting still: it has been asked on the way to the end of the connection, or for no reason. */
+	return x->state == EXCHANGE_WAIT ? MHD_YES : reply_queue(x);
+}
+
+void exchange_free(struct exchange *x)
+{
+	struct server *s = x->server;
+
+	execute_release(s, x);
+	exchange_drop_body(x);
+	stream_clear(&x->stream);
+	answer_clear(&x->answer);
+	budget_force(&s->answers, &x->answer_held, x->who.project, 0);
+	free(x->text);
+	free(x);
+	s->exchanges--;
+	execute_next(s);
 }
 
 static void on_completed(void *cls, struct MHD_Connection *mhd, void **ctx, enum MHD_RequestTerminationCode why)
@@ -322,22 +338,27 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **ctx, enum
 	struct server *s = cls;
 	struct exchange *x = *ctx;
 
-	(void)why;
 	if (!x)
 		return;
 	MHD_set_connection_option(mhd, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)LIMIT_CONNECTION_IDLE_S);
 	*ctx = NULL;
-	execute_release(s, x);
-	drop_body(s, x);
-	free(x->text);
 	if (x->conn) {
+		conn_unwatch(x->conn);
 		x->conn->exchange = NULL;
 		x->conn->receiving = false;
-		x->conn->deadline_ns = clock_now_ns() + LIMIT_CONNECTION_IDLE_S * SECOND_NS;
+		x->conn->deadline_ns =
+		    clock_now_ns() + (x->conn->known ? LIMIT_CONNECTION_IDLE_S : LIMIT_STRANGER_S) * SECOND_NS;
 	}
-	free(x);
-	s->exchanges--;
-	execute_next(s);
+	x->conn = NULL;
+	x->mhd = NULL;
+	if (why != MHD_REQUEST_TERMINATED_COMPLETED_OK)
+		session_undelivered(s, x);
+	if (x->run) { /* in the middle of its events: the run's end frees it */
+		x->gone = true;
+		runclient_cancel(s->runs, x->run);
+		return;
+	}
+	exchange_free(x);
 }
 
 static void on_connection(void *cls, struct MHD_Connection *mhd, void **ctx, enum MHD_ConnectionNotificationCode code)
@@ -349,7 +370,8 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **ctx, enu
 		struct conn *c = info ? conn_new(s, info->connect_fd) : NULL;
 
 		if (c)
-			c->deadline_ns = clock_now_ns() + LIMIT_CONNECTION_IDLE_S * SECOND_NS;
+			c->deadline_ns = clock_now_ns() + LIMIT_STRANGER_S * SECOND_NS;
+		conns_make_room(s, clock_now_ns());
 		*ctx = c;
 	} else if (*ctx) {
 		conn_free(*ctx);
@@ -383,16 +405,31 @@ static size_t no_unescape(void *cls, struct MHD_Connection *mhd, char *text)
 
 int http_start(struct server *s, int listen_fd, unsigned connections, struct err *e)
 {
+	const struct api_config *config = s->config;
+	struct MHD_OptionItem tls[] = {
+	    {MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)config->tls_key},
+	    {MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)config->tls_cert},
+	    {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)"NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"},
+	    {MHD_OPTION_END, 0, NULL},
+	};
 	const union MHD_DaemonInfo *info;
+	unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
 
+	if (config->tls_cert && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
+		return err_set(e, ENOTSUP, "api", "libmicrohttpd here is built without TLS");
+	if (config->tls_cert)
+		flags |= MHD_USE_TLS;
+	else
+		tls[0].option = MHD_OPTION_END;
 	s->http = MHD_start_daemon(
-	    MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, on_request, s,
-	    MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL, MHD_OPTION_LISTEN_SOCKET, listen_fd, MHD_OPTION_NOTIFY_COMPLETED,
-	    on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s, MHD_OPTION_UNESCAPE_CALLBACK, no_unescape, NULL,
-	    MHD_OPTION_CONNECTION_LIMIT, connections, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)LIMIT_CONNECTION_IDLE_S,
-	    MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+	    flags, 0, NULL, NULL, on_request, s, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL, MHD_OPTION_LISTEN_SOCKET, listen_fd,
+	    MHD_OPTION_NOTIFY_COMPLETED, on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s,
+	    MHD_OPTION_UNESCAPE_CALLBACK, no_unescape, NULL, MHD_OPTION_CONNECTION_LIMIT, connections,
+	    MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)LIMIT_CONNECTION_IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+	    (size_t)CONNECTION_MEMORY, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
 	if (!s->http)
-		return err_set(e, EINVAL, "api", "the HTTP server could not be started on the listening socket");
+		return err_set(e, EINVAL, "api", "the HTTP server could not be started on the listening socket%s",
+			       config->tls_cert ? " with this certificate and key" : "");
 	info = MHD_get_daemon_info(s->http, MHD_DAEMON_INFO_EPOLL_FD);
 	if (!info)
 		return err_set(e, EINVAL, "api", "the HTTP server has no epoll set");

@@ -15,7 +15,7 @@
 /* The longest audit record taken: far above what LIMIT_AUDIT_FLOWS can fill. */
 #define ANSWER_MAX (16u << 20)
 
-static void peer_arm(struct runclient *rc, struct peer *peer, bool armed)
+void peer_arm(struct runclient *rc, struct peer *peer, bool armed)
 {
 	struct epoll_event ev = {.events = armed ? EPOLLIN | EPOLLOUT : EPOLLIN, .data.u64 = peer->watch};
 
@@ -95,7 +95,8 @@ static bool tell_ok(const struct tell *t)
 	case TELL_END:
 		return t->end.end < RUN_END_COUNT && ipc_text_ok(t->end.cpu_source, sizeof t->end.cpu_source) &&
 		       ipc_text_ok(t->end.memory_source, sizeof t->end.memory_source) &&
-		       ipc_text_ok(t->end.detail, sizeof t->end.detail);
+		       ipc_text_ok(t->end.layer, sizeof t->end.layer) && ipc_text_ok(t->end.detail, sizeof t->end.detail) &&
+		       t->end.over <= 1 && !(t->end.ran && t->end.refused_errno);
 	case TELL_POOL:
 	case TELL_STATE:
 		return pool_ok(&t->pool);
@@ -122,68 +123,108 @@ static void told_pool(struct runclient *rc, const struct tell *t)
 	}
 }
 
-static void told(struct runclient *rc, const struct tell *t, int fds[3], size_t nfds)
+static void close_all(const int *fds, size_t nfds)
 {
-	struct run *run = run_find(rc, t->req);
+	for (size_t i = 0; i < nfds; i++)
+		close(fds[i]);
+}
 
+static void told_session(struct runclient *rc, struct session *s, const struct tell *t, int fds[GRANT_FDS], size_t nfds)
+{
 	switch (t->type) {
 	case TELL_GRANT:
-		/* A grant that crossed our withdrawal: the supervisor ends that sandbox when it reads it. */
-		if (run && run->state == RUN_ASKED && nfds == 3) {
+		if (s->state == SESSION_OPENING && nfds == GRANT_FDS) {
+			session_grant(rc, s, &t->grant, fds);
+			return;
+		}
+		if (s->state == SESSION_OPENING && !nfds) {
+			session_grant_lost(rc, s);
+			return;
+		}
+		close_all(fds, nfds);
+		supervisor_lost(rc, "a grant out of turn");
+		return;
+	case TELL_FAIL:
+		session_fail(rc, s, &t->fail);
+		return;
+	default:
+		session_end(rc, s, &t->end);
+		return;
+	}
+}
+
+static void told_run(struct runclient *rc, struct run *run, const struct tell *t, int fds[GRANT_FDS], size_t nfds)
+{
+	switch (t->type) {
+	case TELL_GRANT:
+		if (run->state == RUN_ASKED && nfds == GRANT_FDS) {
 			run_grant(rc, run, &t->grant, fds);
 			return;
 		}
-		for (size_t i = 0; i < nfds; i++)
-			close(fds[i]);
-		if (run)
-			supervisor_lost(rc, "a grant out of turn");
+		if (run->state == RUN_ASKED && !nfds) {
+			run_fail(rc, run, "api", NO_ROOM);
+			return;
+		}
+		close_all(fds, nfds);
+		supervisor_lost(rc, "a grant out of turn");
 		return;
 	case TELL_FAIL:
-		if (run) {
-			run->result.fail = t->fail;
-			run->kill_asked = true; /* there is nothing left to kill */
-			run_fail(rc, run, NULL, NULL);
-		}
-		return;
-	case TELL_END:
-		if (run)
-			run_end(rc, run, &t->end);
+		run->result.fail = t->fail;
+		run->kill_asked = true; /* there is nothing left to kill */
+		run_fail(rc, run, NULL, NULL);
 		return;
 	default:
-		told_pool(rc, t);
+		if (t->end.over)
+			run_end(rc, run, &t->end);
+		else
+			supervisor_lost(rc, "the end of a cell in a sandbox for single use");
 		return;
 	}
+}
+
+static void told(struct runclient *rc, const struct tell *t, int fds[GRANT_FDS], size_t nfds)
+{
+	struct run *run = run_find(rc, t->req);
+	struct session *s = session_by_req(rc, t->req);
+
+	if (t->type == TELL_POOL || t->type == TELL_STATE)
+		told_pool(rc, t);
+	else if (s)
+		told_session(rc, s, t, fds, nfds);
+	else if (run && !run->session)
+		told_run(rc, run, t, fds, nfds);
+	else /* a grant that crossed our withdrawal: the supervisor ends that sandbox when it reads it */
+		close_all(fds, nfds);
 }
 
 void supervisor_read(struct runclient *rc)
 {
 	for (int i = 0; i < PEER_BATCH && rc->supervisor.fd >= 0; i++) {
-		struct tell t;
-		int fds[3];
-		size_t nfds = 3;
+		struct tell t = {0};
+		int fds[GRANT_FDS];
+		size_t nfds = GRANT_FDS;
 		ssize_t n = ipc_recv(rc->supervisor.fd, &t, sizeof t, fds, &nfds);
 
 		if (n == -EAGAIN)
 			return;
+		if (n == -EMSGSIZE && t.type == TELL_GRANT)
+			n = (ssize_t)sizeof t; /* we have too many fds open for its own: that is its run's misfortune alone */
 		if (n != (ssize_t)sizeof t || !tell_ok(&t)) {
-			for (size_t k = 0; k < nfds; k++)
-				close(fds[k]);
+			close_all(fds, nfds);
 			supervisor_lost(rc, n == 0 ? "its connection is closed" : "it sent a message that makes no sense");
 			return;
 		}
 		if (t.type != TELL_GRANT) {
-			for (size_t k = 0; k < nfds; k++)
-				close(fds[k]);
+			close_all(fds, nfds);
 			nfds = 0;
 		}
 		told(rc, &t, fds, nfds);
 	}
 }
 
-/* A text too long for the message came as a memfd: copied, so that nobody can change it under us. */
-static char *read_memfd(int fd, size_t len)
+char *memfd_copy(int fd, size_t len)
 {
-	_cleanup_free_ char *text = malloc(len);
+	_cleanup_free_ char *text = malloc(len ? len : 1);
 	size_t got = 0;
 
 	if (!text)
@@ -231,13 +272,16 @@ void auditor_read(struct runclient *rc)
 
 		if (n == -EAGAIN)
 			return;
-		if (n < (ssize_t)sizeof a) {
+		if (n < (ssize_t)sizeof a && n != -EMSGSIZE) {
 			auditor_lost(rc, n == 0 ? "its connection is closed" : "it sent a message that makes no sense");
 			return;
 		}
 		memcpy(&a, rc->answer, sizeof a);
-		if (nfds == 1 && a.len <= ANSWER_MAX) {
-			copy = read_memfd(fd, a.len ? a.len : 1);
+		if (n == -EMSGSIZE) {
+			a.status = EMFILE; /* as with a grant */
+			a.len = 0;
+		} else if (nfds == 1 && a.len <= ANSWER_MAX) {
+			copy = memfd_copy(fd, a.len);
 			text = copy;
 		} else if ((size_t)n - sizeof a != a.len) {
 			auditor_lost(rc, "it sent a message that makes no sense");

@@ -54,10 +54,11 @@ static void project_put(struct quota *q, struct quota_project *p)
 	free(p);
 }
 
-static void unqueue(struct quota_slot *slot)
+static void unqueue(struct quota *q, struct quota_slot *slot)
 {
 	struct quota_project *p = slot->project;
 
+	q->queued--;
 	if (slot->prev)
 		slot->prev->next = slot->next;
 	else
@@ -69,7 +70,7 @@ static void unqueue(struct quota_slot *slot)
 	slot->prev = slot->next = NULL;
 }
 
-int quota_enter(struct quota *q, struct quota_slot *slot, const char *project)
+int quota_park(struct quota *q, struct quota_slot *slot, const char *project)
 {
 	struct quota_project *p = project_get(q, project);
 
@@ -81,11 +82,20 @@ int quota_enter(struct quota *q, struct quota_slot *slot, const char *project)
 	}
 	p->slots++;
 	slot->project = p;
+	slot->state = QUOTA_PARKED;
+	return 0;
+}
+
+int quota_unpark(struct quota *q, struct quota_slot *slot)
+{
+	struct quota_project *p = slot->project;
+
 	if (p->asking < LIMIT_PROJECT_RUNNING) {
 		p->asking++;
 		slot->state = QUOTA_ASKED;
 		return 1;
 	}
+	q->queued++;
 	slot->state = QUOTA_QUEUED;
 	slot->next = NULL;
 	slot->prev = p->last;
@@ -95,6 +105,13 @@ int quota_enter(struct quota *q, struct quota_slot *slot, const char *project)
 		p->first = slot;
 	p->last = slot;
 	return 0;
+}
+
+int quota_enter(struct quota *q, struct quota_slot *slot, const char *project)
+{
+	int r = quota_park(q, slot, project);
+
+	return r < 0 ? r : quota_unpark(q, slot);
 }
 
 void quota_granted(struct quota_slot *slot)
@@ -112,8 +129,10 @@ void quota_leave(struct quota *q, struct quota_slot *slot)
 	switch (slot->state) {
 	case QUOTA_OUT:
 		return;
+	case QUOTA_PARKED:
+		break;
 	case QUOTA_QUEUED:
-		unqueue(slot);
+		unqueue(q, slot);
 		break;
 	case QUOTA_RUNNING:
 		p->running--;
@@ -139,7 +158,7 @@ struct quota_slot *quota_next(struct quota *q)
 		struct quota_slot *slot = p->first;
 
 		if (slot && p->asking < LIMIT_PROJECT_RUNNING) {
-			unqueue(slot);
+			unqueue(q, slot);
 			p->asking++;
 			slot->state = QUOTA_ASKED;
 			q->projects = p->next; /* its turn is over */

@@ -17,13 +17,14 @@ struct quota_slot;
 
 struct quota {
 	struct quota_project *projects; /* ring, only those with slots; the next turn is the first's */
+	unsigned queued;		/* of all of them */
 };
 
 /* One request's place; embedded in whatever stands for the request. All zero: holds no place. */
 struct quota_slot {
 	struct quota_project *project;
 	struct quota_slot *prev, *next; /* in its project's queue */
-	enum { QUOTA_OUT, QUOTA_QUEUED, QUOTA_ASKED, QUOTA_RUNNING } state;
+	enum { QUOTA_OUT, QUOTA_PARKED, QUOTA_QUEUED, QUOTA_ASKED, QUOTA_RUNNING } state;
 };
 
 /*
@@ -31,6 +32,13 @@ struct quota_slot {
  * waiting places are all taken, -ENOMEM. `project` is copied.
  */
 int quota_enter(struct quota *q, struct quota_slot *slot, const char *project);
+
+/*
+ * The same for one that waits for something else first: it takes a waiting place, and no turn. Returns 0, -EDQUOT or -ENOMEM.
+ * Then quota_unpark(), which returns as quota_enter() and can't fail.
+ */
+int quota_park(struct quota *q, struct quota_slot *slot, const char *project);
+int quota_unpark(struct quota *q, struct quota_slot *slot);
 
 /* It got its sandbox: it is running and no longer waiting. */
 void quota_granted(struct quota_slot *slot);

@@ -13,44 +13,68 @@
 #include "core/limits.h"
 #include "core/log.h"
 
-/* Between the order to start and the end: the deadline itself, and what killing and confirming may take. */
-#define END_SLACK_S 15
 /* Every process is dead when TELL_END comes, so both pipes are at their end; a moment is all it can take to read them. */
 #define DRAIN_S 5
-/* What is kept grows from here, doubling, to LIMIT_OUTPUT_BYTES: most runs print little. */
-#define OUT_FIRST 4096
-/* Reads from one pipe before the others get their turn. */
-#define READ_BATCH 8
+/* After the order to start, a sandbox that was dead already is told at once. Until then its request is kept for another one. */
+#define PROOF_NS SECOND_NS
 
 static const char *const stream_names[RUN_STREAMS] = {[RUN_STDOUT] = "stdout", [RUN_STDERR] = "stderr"};
 
-static void close_fd(struct run *run, enum watch watch)
+/* A cell's fds are its session's: let go of, not closed. */
+static void close_fd(struct runclient *rc, struct run *run, enum watch watch)
 {
-	if (run->fds[watch] >= 0)
-		close(run->fds[watch]); /* leaves the epoll set with it */
+	int fd = run->fds[watch];
+
 	run->fds[watch] = -1;
+	if (fd >= 0 && run->session)
+		unwatch_fd(rc, fd);
+	else if (fd >= 0)
+		close(fd); /* leaves the epoll set with it */
+}
+
+static void close_fds(struct runclient *rc, struct run *run)
+{
+	for (int i = 0; i < 3; i++)
+		close_fd(rc, run, (enum watch)i);
+	if (run->dir >= 0 && !run->session)
+		close(run->dir);
+	run->dir = -1;
+}
+
+/* The request itself, which is the greater part; the digests are needed to the end. */
+static void drop_request(struct run *run)
+{
+	free(run->payload.data);
+	run->payload.data = NULL;
+	run->payload.len = 0;
 }
 
 void run_finish(struct runclient *rc, struct run *run, enum run_outcome outcome)
 {
 	struct run_result *r = &run->result;
+	struct session *s = run->session;
 
-	for (int i = 0; i < 3; i++)
-		close_fd(run, (enum watch)i);
+	close_fds(rc, run);
+	collect_forget(rc, run);
 	run_unlink(rc, run);
 	r->outcome = outcome;
 	r->timeout_s = run->request.timeout_s;
+	if (s)
+		session_release(rc, run);
 	run->request.done(run->request.ctx, r);
 	free(r->out[RUN_STDOUT]);
 	free(r->out[RUN_STDERR]);
 	free(r->egress);
-	free(run->request.code);
+	free(r->files.data);
+	payload_clear(&run->payload);
 	free(run);
+	if (s)
+		session_released(rc, s);
 }
 
 void run_ask_kill(struct runclient *rc, struct run *run, enum run_end reason)
 {
-	struct ask ask = {.type = ASK_KILL, .req = run->req, .reason = reason};
+	struct ask ask = {.type = ASK_KILL, .req = run->session ? run->session->req : run->req, .reason = reason};
 
 	if (run->kill_asked)
 		return;
@@ -58,7 +82,6 @@ void run_ask_kill(struct runclient *rc, struct run *run, enum run_end reason)
 	(void)peer_send(rc, &rc->supervisor, &ask); /* the supervisor's own deadline is the second line */
 }
 
-/* `layer` NULL: result.fail is filled in already. */
 void run_fail(struct runclient *rc, struct run *run, const char *layer, const char *fmt, ...)
 {
 	struct tell_fail *f = &run->result.fail;
@@ -74,9 +97,25 @@ void run_fail(struct runclient *rc, struct run *run, const char *layer, const ch
 	}
 	if (run->state == RUN_RUNNING)
 		run->result.ran = true; /* the gate may be open by now; once it is over, the supervisor has said */
-	if (run->state < RUN_ENDED)
+	if (run->state < RUN_ENDED && run->session)
+		runclient_session_close(rc, run->session); /* nobody knows where it is: no more cells for it */
+	else if (run->state < RUN_ENDED)
 		run_ask_kill(rc, run, RUN_END_CANCELLED);
 	run_finish(rc, run, RUN_FAILED);
+}
+
+void run_gone(struct runclient *rc, struct run *run, const char *why)
+{
+	struct tell_fail *f = &run->result.fail;
+
+	snprintf(f->layer, sizeof f->layer, "session");
+	snprintf(f->text, sizeof f->text, "%s", why);
+	run_finish(rc, run, RUN_GONE);
+}
+
+static uint64_t end_deadline(const struct run *run)
+{
+	return run->started_ns + (run->request.timeout_s + END_SLACK_S) * SECOND_NS;
 }
 
 static void start(struct runclient *rc, struct run *run)
@@ -84,44 +123,36 @@ static void start(struct runclient *rc, struct run *run)
 	struct ask ask = {.type = ASK_START, .req = run->req, .timeout_s = run->request.timeout_s};
 	uint64_t now = clock_now_ns();
 
-	/* The sandbox has its code and needs nothing more from us; our copy is a quarter of what a run costs here. */
-	close_fd(run, WATCH_REQUEST);
-	free(run->request.code);
-	run->request.code = NULL;
+	close_fd(rc, run, WATCH_REQUEST);
 	run->result.send_us = (now - run->granted_ns) / 1000;
 	run->state = RUN_RUNNING;
-	run->deadline_ns = now + (run->request.timeout_s + END_SLACK_S) * SECOND_NS;
+	run->started_ns = now;
+	run->deadline_ns = now + PROOF_NS;
+	if (run->session) {
+		ask.req = run->session->req;
+		run->session->cells++;
+		drop_request(run);
+		run->deadline_ns = end_deadline(run);
+	}
 	if (peer_send(rc, &rc->supervisor, &ask) < 0)
 		run_fail(rc, run, "supervisor", "the order to start could not be sent");
+	else
+		run_tell_progress(run);
 }
 
 static void send_request(struct runclient *rc, struct run *run)
 {
-	struct request_header header = {.magic = REQUEST_MAGIC, .code_len = (uint32_t)run->request.code_len};
-	size_t total = sizeof header + run->request.code_len;
+	while (run->sent < run->payload.len) {
+		ssize_t n = send(run->fds[WATCH_REQUEST], run->payload.data + run->sent, run->payload.len - run->sent,
+				 MSG_NOSIGNAL | MSG_DONTWAIT);
 
-	while (run->sent < total) {
-		struct iovec iov[2];
-		struct msghdr mh = {.msg_iov = iov};
-		ssize_t n;
-
-		if (run->sent < sizeof header)
-			iov[mh.msg_iovlen++] =
-			    (struct iovec){.iov_base = (char *)&header + run->sent, .iov_len = sizeof header - run->sent};
-		if (run->request.code_len > 0) {
-			size_t skip = run->sent > sizeof header ? run->sent - sizeof header : 0;
-
-			iov[mh.msg_iovlen++] =
-			    (struct iovec){.iov_base = run->request.code + skip, .iov_len = run->request.code_len - skip};
-		}
-		n = sendmsg(run->fds[WATCH_REQUEST], &mh, MSG_NOSIGNAL | MSG_DONTWAIT);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && (errno == EAGAIN || errno == ENOBUFS))
 			return;
 		if (n < 0) {
 			/* It died under our hands. The supervisor knows why and is about to say so; its words are better. */
-			close_fd(run, WATCH_REQUEST);
+			close_fd(rc, run, WATCH_REQUEST);
 			run->deadline_ns = clock_now_ns() + DRAIN_S * SECOND_NS;
 			return;
 		}
@@ -130,55 +161,101 @@ static void send_request(struct runclient *rc, struct run *run)
 	start(rc, run);
 }
 
-void run_grant(struct runclient *rc, struct run *run, const struct tell_grant *grant, int fds[3])
+static void granted(struct run *run)
 {
-	static const enum watch order[3] = {WATCH_REQUEST, WATCH_STDOUT, WATCH_STDERR}; /* as TELL_GRANT sends them */
+	if (run->request.granted && !run->granted_told)
+		run->request.granted(run->request.ctx);
+	run->granted_told = true;
+}
+
+/* From now on the run has a sandbox, whose request it sends. */
+static int begin_sending(struct runclient *rc, struct run *run, const int fds[GRANT_FDS])
+{
+	static const enum watch order[3] = {
+	    [GRANT_REQUEST] = WATCH_REQUEST, [GRANT_STDOUT] = WATCH_STDOUT, [GRANT_STDERR] = WATCH_STDERR};
 	int r = 0;
 
 	run->granted_ns = clock_now_ns();
-	run->result.grant = *grant;
 	run->result.queue_us =
 	    run->granted_ns > run->request.arrived_ns ? (run->granted_ns - run->request.arrived_ns) / 1000 : 0;
 	run->state = RUN_SENDING;
 	run->deadline_ns = run->granted_ns + LIMIT_READY_S * SECOND_NS;
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 3; i++)
+		run->fds[order[i]] = fds[i];
+	run->dir = fds[GRANT_DIR];
+	for (int i = 0; i < 3 && r == 0; i++) {
 		int flags = fcntl(fds[i], F_GETFL);
 
-		run->fds[order[i]] = fds[i];
 		if (flags < 0 || fcntl(fds[i], F_SETFL, flags | O_NONBLOCK) < 0)
 			r = -errno;
+		else
+			r = watch_fd(rc, fds[i], run->req, order[i], order[i] == WATCH_REQUEST ? EPOLLOUT : EPOLLIN);
 	}
-	for (int i = 0; i < 3 && r == 0; i++)
-		r = watch_fd(rc, fds[i], run->req, order[i], order[i] == WATCH_REQUEST ? EPOLLOUT : EPOLLIN);
+	return r;
+}
+
+void run_grant(struct runclient *rc, struct run *run, const struct tell_grant *grant, int fds[GRANT_FDS])
+{
+	int r = begin_sending(rc, run, fds);
+
+	run->result.grant = *grant;
 	if (r < 0) {
 		run_fail(rc, run, "api", "cannot watch the sandbox's pipes: %s", strerror(-r));
 		return;
 	}
-	if (run->request.granted)
-		run->request.granted(run->request.ctx);
+	granted(run);
 	/* Cancelled after the supervisor had granted it, before we heard: nobody wants it, so its code is not even sent. */
 	if (run->cancelled) {
-		close_fd(run, WATCH_REQUEST);
+		close_fd(rc, run, WATCH_REQUEST);
 		run_ask_kill(rc, run, RUN_END_CANCELLED);
 		return;
 	}
 	send_request(rc, run);
 }
 
-/* Both counters at hand: appends the words a deadline leaves at the end of stderr. */
-static void add_timeout_words(struct run *run)
+int run_begin_cell(struct runclient *rc, struct run *run)
 {
-	struct run_result *r = &run->result;
-	size_t len = r->out_len[RUN_STDERR];
-	char *grown = realloc(r->out[RUN_STDERR], len + 64);
+	const struct session *s = run->session;
+	struct tell_grant *g = &run->result.grant;
+	int r = begin_sending(rc, run, s->fds);
 
-	if (!grown)
-		return; /* termination says the same */
-	if (len > 0 && grown[len - 1] != '\n')
-		grown[len++] = '\n';
-	len += (size_t)sprintf(grown + len, "timed out after %us", run->request.timeout_s);
-	r->out[RUN_STDERR] = grown;
-	r->out_len[RUN_STDERR] = len;
+	memcpy(g->sandbox_id, s->id, sizeof g->sandbox_id);
+	memcpy(g->python, s->python, sizeof g->python);
+	snprintf(g->run_id, sizeof g->run_id, "%.*s.%u", SESSION_ID_LEN, s->id, s->cells + 1);
+	if (r < 0)
+		close_fds(rc, run);
+	return r;
+}
+
+/*
+ * The sandbox was dead before its gate was opened, and no layer of ours failed: its processes were killed while it waited.
+ * Nothing has run, so nobody need know: another one is asked for. Returns whether it is.
+ */
+static bool retry(struct runclient *rc, struct run *run, const struct tell_end *end)
+{
+	struct ask ask = {.type = ASK_SANDBOX, .req = run->req};
+	struct run_result *r = &run->result;
+
+	if (run->session || run->retried || run->cancelled || run->kill_asked || !run->payload.data)
+		return false;
+	if (end->ran || end->end != RUN_END_BROKEN || *end->layer || end->refused_errno)
+		return false;
+	memcpy(ask.project, run->project, sizeof ask.project);
+	if (peer_send(rc, &rc->supervisor, &ask) < 0)
+		return false;
+	log_warn("sandbox %s was dead before its run could start: another one is asked for", r->grant.sandbox_id);
+	close_fds(rc, run);
+	for (int i = 0; i < RUN_STREAMS; i++) {
+		r->out_len[i] = 0;
+		r->out_bytes[i] = 0;
+	}
+	memset(&r->grant, 0, sizeof r->grant);
+	run->first_over = -1;
+	run->sent = 0;
+	run->retried = true;
+	run->state = RUN_ASKED;
+	run->deadline_ns = run->request.arrived_ns + LIMIT_POOL_WAIT_S * SECOND_NS;
+	return true;
 }
 
 static void complete(struct runclient *rc, struct run *run)
@@ -206,13 +283,35 @@ static void complete(struct runclient *rc, struct run *run)
 	if (end->end == RUN_END_TIMEOUT) {
 		if (!*end->detail)
 			snprintf(end->detail, sizeof end->detail, "timed out after %us", run->request.timeout_s);
-		add_timeout_words(run);
+		output_add_timeout_words(run);
 	}
 	run_finish(rc, run, RUN_DONE);
 }
 
-/* Asks for the network summary once there is nothing left to read. */
-static void ask_summary(struct runclient *rc, struct run *run)
+void run_ask_collected(struct runclient *rc, struct run *run)
+{
+	struct ask ask = {.type = ASK_COLLECTED};
+
+	if (!run->session || run->state < RUN_ENDED || run->collected_asked || run->result.end.over)
+		return;
+	run->collected_asked = true;
+	ask.req = run->session->req;
+	(void)peer_send(rc, &rc->supervisor, &ask);
+}
+
+/* Whether there is still something to wait for. */
+static void settle(struct runclient *rc, struct run *run)
+{
+	if (run->collect == COLLECT_DONE)
+		run_ask_collected(rc, run);
+	if (run->summarised && run->collect == COLLECT_DONE)
+		complete(rc, run);
+	else
+		run_arm_summary(run);
+}
+
+/* Asks for the network summary and the files once there is nothing left to read. */
+static void reading_done(struct runclient *rc, struct run *run)
 {
 	struct query q = {.type = QUERY_SUMMARY, .req = run->req};
 
@@ -220,15 +319,25 @@ static void ask_summary(struct runclient *rc, struct run *run)
 		return;
 	snprintf(q.run_id, sizeof q.run_id, "%s", run->result.grant.run_id);
 	run->state = RUN_SUMMARY;
-	run->deadline_ns = clock_now_ns() + RUNCLIENT_SUMMARY_MS * (SECOND_NS / 1000);
+	run->summary_ns = clock_now_ns() + RUNCLIENT_SUMMARY_MS * (SECOND_NS / 1000);
 	if (peer_send(rc, &rc->auditor, &q) < 0) {
 		log_error("run %s: no auditor to ask; its answer has counters only", q.run_id);
-		complete(rc, run);
+		run->summarised = true;
 	}
+	collect_begin(rc, run);
+	settle(rc, run);
+}
+
+void run_collected(struct runclient *rc, struct run *run)
+{
+	settle(rc, run);
 }
 
 void run_summary(struct runclient *rc, struct run *run, int status, const char *text, size_t len)
 {
+	if (run->summarised)
+		return; /* too late: the answer waits only for files by now */
+	run->summarised = true;
 	if (status == 0) {
 		run->result.egress = malloc(len + 1);
 		if (run->result.egress) {
@@ -239,7 +348,23 @@ void run_summary(struct runclient *rc, struct run *run, int status, const char *
 	} else {
 		log_error("run %s: the auditor has no summary: %s", run->result.grant.run_id, strerror(status));
 	}
-	complete(rc, run);
+	settle(rc, run);
+}
+
+/* There was no run, for whatever reason. */
+static void not_run(struct runclient *rc, struct run *run)
+{
+	const struct tell_end *end = &run->result.end;
+
+	if (end->refused_errno)
+		run_finish(rc, run, RUN_REFUSED);
+	else if (run->cancelled)
+		run_gone(rc, run, "it was withdrawn before it began");
+	else if (run->session && end->over && !*end->layer)
+		run_gone(rc, run, *end->detail ? end->detail : "the session ended before this cell began");
+	else
+		run_fail(rc, run, *end->layer ? end->layer : "sandbox", "%s",
+			 *end->detail ? end->detail : "it ended before its gate was opened");
 }
 
 void run_end(struct runclient *rc, struct run *run, const struct tell_end *end)
@@ -250,118 +375,109 @@ void run_end(struct runclient *rc, struct run *run, const struct tell_end *end)
 		supervisor_lost(rc, "the end of a run out of turn");
 		return;
 	}
+	if (retry(rc, run, end))
+		return;
 	r->end = *end;
 	r->ran = end->ran != 0;
 	run->ended_ns = clock_now_ns();
-	if (!r->ran && run->cancelled) {
-		run_finish(rc, run, RUN_GONE);
-		return;
-	}
 	run->state = RUN_ENDED;
-	if (!r->ran || end->end == RUN_END_BROKEN) {
-		run_fail(rc, run, *end->layer ? end->layer : "sandbox", "%s",
-			 *end->detail ? end->detail
-			 : r->ran     ? "the service failed while it ran"
-				      : "it ended before its gate was opened");
+	if (!r->ran) {
+		not_run(rc, run);
 		return;
 	}
-	close_fd(run, WATCH_REQUEST);
+	if (end->end == RUN_END_BROKEN) {
+		run_fail(rc, run, *end->layer ? end->layer : "sandbox", "%s",
+			 *end->detail ? end->detail : "the service failed while it ran");
+		return;
+	}
+	drop_request(run);
+	close_fd(rc, run, WATCH_REQUEST);
 	run->deadline_ns = run->ended_ns + DRAIN_S * SECOND_NS;
-	ask_summary(rc, run);
-}
-
-/* Makes room to keep more, up to the cap. Returns how much can be read into the kept buffer, 0 at the cap or without memory. */
-static size_t keep_room(struct run *run, enum run_stream s)
-{
-	struct run_result *r = &run->result;
-	size_t room = run->out_room[s];
-
-	if (r->out_len[s] < room)
-		return room - r->out_len[s];
-	if (room >= LIMIT_OUTPUT_BYTES)
-		return 0;
-	room = room ? room * 2 : OUT_FIRST;
-	if (room > LIMIT_OUTPUT_BYTES)
-		room = LIMIT_OUTPUT_BYTES;
-	{
-		char *grown = realloc(r->out[s], room);
-
-		if (!grown)
-			return 0; /* counted as cut; ends the run like the cap does */
-		r->out[s] = grown;
+	if (!end->over) {
+		output_drain(rc, run);
+		close_fd(rc, run, WATCH_STDOUT);
+		close_fd(rc, run, WATCH_STDERR);
 	}
-	run->out_room[s] = room;
-	return room - r->out_len[s];
-}
-
-static void read_output(struct runclient *rc, struct run *run, enum run_stream s)
-{
-	struct run_result *r = &run->result;
-
-	for (int i = 0; i < READ_BATCH; i++) {
-		size_t room = keep_room(run, s);
-		ssize_t n = read(run->fds[s], room ? r->out[s] + r->out_len[s] : rc->scratch, room ? room : sizeof rc->scratch);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0 && errno == EAGAIN)
-			return;
-		if (n <= 0) {
-			close_fd(run, (enum watch)s);
-			ask_summary(rc, run);
-			return;
-		}
-		r->out_bytes[s] += (uint64_t)n;
-		if (room) {
-			r->out_len[s] += (size_t)n;
-			continue;
-		}
-		if (run->first_over < 0)
-			run->first_over = (int)s;
-		if (run->state == RUN_RUNNING)
-			run_ask_kill(rc, run, RUN_END_OUTPUT);
-	}
+	reading_done(rc, run);
 }
 
 void run_event(struct runclient *rc, struct run *run, enum watch watch)
 {
 	if (run->fds[watch] < 0)
 		return; /* closed earlier in this batch */
-	if (watch == WATCH_REQUEST)
-		send_request(rc, run);
-	else
-		read_output(rc, run, (enum run_stream)watch);
+	if (watch != WATCH_REQUEST) {
+		if (output_read(rc, run, (enum run_stream)watch)) {
+			close_fd(rc, run, watch);
+			reading_done(rc, run);
+		}
+		return;
+	}
+	if (run->session && run->cancelled)
+		return; /* ended at the end of this step */
+	granted(run);
+	send_request(rc, run);
+}
+
+/* A cell whose request is not whole in its session's hands. */
+static void sending_expired(struct runclient *rc, struct run *run)
+{
+	if (!run->session) {
+		if (run->fds[WATCH_REQUEST] < 0)
+			run_fail(rc, run, "request", "the sandbox was gone before it had its request");
+		else
+			run_fail(rc, run, "request", "the sandbox did not take its request within %d s", LIMIT_READY_S);
+		return;
+	}
+	if (run->cancelled && run->sent == 0) {
+		run_gone(rc, run, "it was withdrawn before it began");
+		return;
+	}
+	/* With a part of a request in it, the stream has lost its place: nothing after it could be told from the rest of it. */
+	runclient_session_close(rc, run->session);
+	run->result.end.over = 1;
+	run_gone(rc, run,
+		 run->cancelled ? "it was withdrawn while its session took it, which is closed"
+				: "the session did not take its request, and is closed");
 }
 
 void run_expired(struct runclient *rc, struct run *run)
 {
+	uint64_t now = clock_now_ns();
+
 	switch (run->state) {
 	case RUN_ASKED:
 		run_ask_kill(rc, run, RUN_END_CANCELLED);
 		run_finish(rc, run, run->cancelled ? RUN_GONE : RUN_BUSY);
 		return;
 	case RUN_SENDING:
-		if (run->fds[WATCH_REQUEST] < 0)
-			run_fail(rc, run, "request", "the sandbox was gone before it had its request");
-		else
-			run_fail(rc, run, "request", "the sandbox did not take its request within %d s", LIMIT_READY_S);
+		sending_expired(rc, run);
 		return;
 	case RUN_RUNNING:
+		if (run->payload.data) {
+			drop_request(run);
+			run->deadline_ns = end_deadline(run);
+			return;
+		}
 		run_fail(rc, run, "supervisor", "it did not report the end of the run within %u s of its deadline",
 			 (unsigned)END_SLACK_S);
 		return;
 	case RUN_ENDED:
 		log_error("run %s: its pipes are still open %d s after its end; what was read is in the answer",
 			  run->result.grant.run_id, DRAIN_S);
-		close_fd(run, WATCH_STDOUT);
-		close_fd(run, WATCH_STDERR);
+		close_fd(rc, run, WATCH_STDOUT);
+		close_fd(rc, run, WATCH_STDERR);
 		run->result.truncated = true;
-		ask_summary(rc, run);
+		reading_done(rc, run);
 		return;
 	case RUN_SUMMARY:
-		log_error("run %s: no summary from the auditor within %d ms; its answer has counters only",
-			  run->result.grant.run_id, RUNCLIENT_SUMMARY_MS);
-		complete(rc, run);
+		if (!run->summarised && now >= run->summary_ns) {
+			log_error("run %s: no summary from the auditor within %d ms; its answer has counters only",
+				  run->result.grant.run_id, RUNCLIENT_SUMMARY_MS);
+			run->summarised = true;
+		}
+		if (run->collect != COLLECT_DONE && now >= run->collect_ns)
+			collect_expired(rc, run);
+		settle(rc, run);
 		return;
 	}
 }
@@ -371,7 +487,7 @@ void run_cancel(struct runclient *rc, struct run *run)
 	if (run->cancelled)
 		return;
 	run->cancelled = true;
-	if (run->state == RUN_ASKED)
+	if (run->state == RUN_ASKED || (run->state == RUN_SENDING && run->session))
 		run->deadline_ns = 1; /* withdrawn by the next step, where callbacks are allowed */
 	else if (run->state < RUN_ENDED)
 		run_ask_kill(rc, run, RUN_END_CANCELLED);

@@ -19,6 +19,7 @@
 #define EVENTS 64
 /* Rounds of one step: the owner has other things to do, and what is left makes the fd readable again. */
 #define ROUNDS 4
+#define STEP_NS 5000000ull
 
 struct run *run_find(struct runclient *rc, uint64_t req)
 {
@@ -26,6 +27,14 @@ struct run *run_find(struct runclient *rc, uint64_t req)
 		if (run->req == req)
 			return run;
 	return NULL;
+}
+
+void run_link(struct runclient *rc, struct run *run)
+{
+	run->prev = rc->last_run;
+	*(rc->last_run ? &rc->last_run->next : &rc->runs) = run;
+	rc->last_run = run;
+	rc->open_runs++;
 }
 
 void run_unlink(struct runclient *rc, struct run *run)
@@ -40,6 +49,11 @@ int watch_fd(struct runclient *rc, int fd, uint64_t req, enum watch watch, uint3
 	struct epoll_event ev = {.events = events, .data.u64 = req << WATCH_BITS | watch};
 
 	return epoll_ctl(rc->epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
+}
+
+void unwatch_fd(struct runclient *rc, int fd)
+{
+	(void)epoll_ctl(rc->epoll_fd, EPOLL_CTL_DEL, fd, NULL); /* the fd is open and in the set: it can't fail */
 }
 
 /* Takes the questions of one kind off the list and answers them with "nothing". */
@@ -75,8 +89,10 @@ void supervisor_lost(struct runclient *rc, const char *why)
 	rc->pool.ready = 0;
 	snprintf(rc->pool.not_ready, sizeof rc->pool.not_ready, "the supervisor is gone");
 	rc->pool_known = true;
+	sessions_doom(rc);
 	while (rc->runs)
 		run_fail(rc, rc->runs, "supervisor", "it ended while the request was open");
+	sessions_free(rc, "supervisor", "it ended while the session was being opened");
 	drop_questions(rc, false, EPIPE, UINT64_MAX);
 }
 
@@ -88,7 +104,7 @@ void auditor_lost(struct runclient *rc, const char *why)
 	peer_close(&rc->auditor);
 	/* Restarted after each: the callback may start or cancel others. */
 	for (struct run *run = rc->runs; run;) {
-		if (run->state == RUN_SUMMARY) {
+		if (run->state == RUN_SUMMARY && !run->summarised) {
 			run_summary(rc, run, EPIPE, "", 0);
 			run = rc->runs;
 		} else {
@@ -98,8 +114,7 @@ void auditor_lost(struct runclient *rc, const char *why)
 	drop_questions(rc, true, EPIPE, UINT64_MAX);
 }
 
-/* Sets the timer to the nearest deadline of all. */
-static void arm_timer(struct runclient *rc)
+void runclient_arm(struct runclient *rc)
 {
 	struct itimerspec its = {0};
 	uint64_t nearest = UINT64_MAX;
@@ -107,6 +122,9 @@ static void arm_timer(struct runclient *rc)
 	for (const struct run *run = rc->runs; run; run = run->next)
 		if (run->deadline_ns < nearest)
 			nearest = run->deadline_ns;
+	for (const struct session *s = rc->sessions; s; s = s->next)
+		if (s->deadline_ns < nearest)
+			nearest = s->deadline_ns;
 	for (const struct question *q = rc->questions; q; q = q->next)
 		if (q->deadline_ns < nearest)
 			nearest = q->deadline_ns;
@@ -133,6 +151,14 @@ static void expire(struct runclient *rc)
 			run = run->next;
 		}
 	}
+	for (struct session *s = rc->sessions; s;) {
+		if (s->deadline_ns <= now) {
+			session_expired(rc, s);
+			s = rc->sessions;
+		} else {
+			s = s->next;
+		}
+	}
 	drop_questions(rc, false, ETIMEDOUT, now);
 	drop_questions(rc, true, ETIMEDOUT, now);
 }
@@ -156,6 +182,12 @@ static void dispatch(struct runclient *rc, const struct epoll_event *ev)
 		if (ev->events & (EPOLLIN | EPOLLHUP | EPOLLERR))
 			auditor_read(rc);
 		return;
+	case WATCH_COLLECTOR:
+		if (ev->events & EPOLLOUT)
+			collect_next(rc);
+		if (ev->events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+			collector_read(rc);
+		return;
 	case WATCH_TIMER:
 		(void)!read(rc->timer_fd, &ticks, sizeof ticks);
 		rc->timer_ns = 0;
@@ -170,34 +202,39 @@ static void dispatch(struct runclient *rc, const struct epoll_event *ev)
 
 int runclient_step(struct runclient *rc)
 {
-	for (int round = 0; round < ROUNDS; round++) {
+	/* A big answer takes its owner a tenth of a second to write out: then the others first. What is left is still there. */
+	uint64_t until = clock_now_ns() + STEP_NS;
+
+	for (int round = 0; round < ROUNDS && clock_now_ns() < until; round++) {
 		struct epoll_event events[EVENTS];
 		int n = epoll_wait(rc->epoll_fd, events, EVENTS, 0);
 
-		for (int i = 0; i < n; i++)
+		for (int i = 0; i < n && (i == 0 || clock_now_ns() < until); i++)
 			dispatch(rc, &events[i]);
 		if (n < EVENTS)
 			break;
 	}
 	expire(rc);
-	arm_timer(rc);
+	runclient_arm(rc);
 	return rc->supervisor.fd < 0 ? -EPIPE : 0;
 }
 
-int runclient_new(int supervisor_fd, int auditor_fd, struct runclient **ret, struct err *e)
+int runclient_new(int supervisor_fd, int auditor_fd, int collector_fd, struct runclient **ret, struct err *e)
 {
 	struct runclient *rc = calloc(1, sizeof *rc);
 	int r = 0;
 
 	if (!rc) {
-		if (supervisor_fd >= 0)
-			close(supervisor_fd);
-		if (auditor_fd >= 0)
-			close(auditor_fd);
+		const int fds[] = {supervisor_fd, auditor_fd, collector_fd};
+
+		for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
+			if (fds[i] >= 0)
+				close(fds[i]);
 		return err_errno(e, ENOMEM, "api", "run protocol");
 	}
 	rc->supervisor = (struct peer){.fd = supervisor_fd, .watch = WATCH_SUPERVISOR, .size = sizeof(struct ask)};
 	rc->auditor = (struct peer){.fd = auditor_fd, .watch = WATCH_AUDITOR, .size = sizeof(struct query)};
+	rc->collector = (struct peer){.fd = collector_fd, .watch = WATCH_COLLECTOR};
 	rc->next_req = 1;
 	rc->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	rc->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
@@ -210,6 +247,8 @@ int runclient_new(int supervisor_fd, int auditor_fd, struct runclient **ret, str
 		r = watch_fd(rc, supervisor_fd, 0, WATCH_SUPERVISOR, EPOLLIN);
 	if (r == 0 && auditor_fd >= 0)
 		r = watch_fd(rc, auditor_fd, 0, WATCH_AUDITOR, EPOLLIN);
+	if (r == 0 && collector_fd >= 0)
+		r = watch_fd(rc, collector_fd, 0, WATCH_COLLECTOR, EPOLLIN);
 	if (r < 0) {
 		runclient_free(rc);
 		return err_errno(e, -r, "api", "run protocol");
@@ -222,12 +261,16 @@ struct runclient *runclient_free(struct runclient *rc)
 {
 	if (!rc)
 		return NULL;
+	rc->on_session = NULL;
+	sessions_doom(rc);
 	while (rc->runs)
 		run_fail(rc, rc->runs, "api", "it is stopping");
+	sessions_free(rc, "api", "it is stopping");
 	drop_questions(rc, false, EPIPE, UINT64_MAX);
 	drop_questions(rc, true, EPIPE, UINT64_MAX);
 	peer_close(&rc->supervisor);
 	peer_close(&rc->auditor);
+	peer_close(&rc->collector);
 	if (rc->epoll_fd >= 0)
 		close(rc->epoll_fd);
 	if (rc->timer_fd >= 0)
@@ -242,57 +285,99 @@ int runclient_fd(const struct runclient *rc)
 	return rc->epoll_fd;
 }
 
-int runclient_start(struct runclient *rc, const struct run_request *request, uint64_t *ret_req)
+/* Whether it is a payload of the kind that is wanted, and one that the collector can be told of. */
+static bool payload_ok(const struct payload *p, bool cell)
 {
-	_cleanup_free_ char *code = request->code;
-	_cleanup_free_ struct run *run = NULL;
-	struct ask ask = {.type = ASK_SANDBOX};
+	struct request_header h;
+
+	if (!p->data || p->len < sizeof h || p->digest_count > COLLECT_DIGESTS_MAX)
+		return false;
+	memcpy(&h, p->data, sizeof h);
+	return h.magic == REQUEST_MAGIC && ((h.flags & REQUEST_SESSION) != 0) == cell;
+}
+
+static int ask_sandbox(struct runclient *rc, const struct run *run)
+{
+	struct ask ask = {.type = ASK_SANDBOX, .req = run->req};
+
+	memcpy(ask.project, run->project, sizeof ask.project);
+	return peer_send(rc, &rc->supervisor, &ask);
+}
+
+static int begin_cell(struct runclient *rc, struct run *run)
+{
+	struct session *s = run->session;
 	int r;
 
-	if (strlen(request->project) >= sizeof ask.project || request->code_len > LIMIT_CODE_BYTES)
-		return -EINVAL;
-	run = calloc(1, sizeof *run);
-	if (!run)
-		return -ENOMEM;
-	run->req = rc->next_req++;
-	run->request = *request;
-	memcpy(run->project, request->project, strlen(request->project) + 1);
-	run->request.project = run->project;
-	if (!run->request.arrived_ns)
-		run->request.arrived_ns = clock_now_ns();
-	run->deadline_ns = run->request.arrived_ns + LIMIT_POOL_WAIT_S * SECOND_NS;
-	run->first_over = -1;
-	run->fds[0] = run->fds[1] = run->fds[2] = -1;
-	ask.req = run->req;
-	memcpy(ask.project, run->project, sizeof ask.project);
-	r = peer_send(rc, &rc->supervisor, &ask);
+	if (rc->supervisor.fd < 0)
+		return -EPIPE;
+	if (s->state != SESSION_IDLE)
+		return -EBUSY;
+	r = run_begin_cell(rc, run);
 	if (r < 0)
 		return r;
-	run->prev = rc->last_run;
-	*(rc->last_run ? &rc->last_run->next : &rc->runs) = run;
-	rc->last_run = run;
-	rc->open_runs++;
-	run->request.code = TAKE_PTR(code);
+	s->state = SESSION_BUSY;
+	s->run = run;
+	return 0;
+}
+
+int runclient_start(struct runclient *rc, const struct run_request *request, uint64_t *ret_req)
+{
+	struct payload payload = *request->payload;
+	struct run *run = NULL;
+	int r = -EINVAL;
+
+	*request->payload = (struct payload){0};
+	if (strlen(request->project) < IPC_PROJECT_MAX && payload_ok(&payload, request->session != NULL)) {
+		run = calloc(1, sizeof *run);
+		r = run ? 0 : -ENOMEM;
+	}
+	if (run) {
+		run->req = rc->next_req++;
+		run->request = *request;
+		run->request.payload = NULL;
+		run->session = request->session;
+		run->result.session = run->session != NULL;
+		memcpy(run->project, request->project, strlen(request->project) + 1);
+		run->request.project = run->project;
+		if (!run->request.arrived_ns)
+			run->request.arrived_ns = clock_now_ns();
+		run->deadline_ns = run->request.arrived_ns + LIMIT_POOL_WAIT_S * SECOND_NS;
+		run->first_over = -1;
+		run->fds[0] = run->fds[1] = run->fds[2] = run->dir = -1;
+		r = run->session ? begin_cell(rc, run) : ask_sandbox(rc, run);
+	}
+	if (r < 0) {
+		free(run);
+		payload_clear(&payload);
+		return r;
+	}
+	run->payload = payload;
+	run_link(rc, run);
 	*ret_req = run->req;
-	(void)TAKE_PTR(run);
-	arm_timer(rc);
+	runclient_arm(rc);
 	return 0;
 }
 
 void runclient_cancel(struct runclient *rc, uint64_t req)
 {
 	struct run *run = run_find(rc, req);
+	struct session *s = run ? NULL : session_by_req(rc, req);
 
 	if (run)
 		run_cancel(rc, run);
-	arm_timer(rc);
+	else if (s)
+		session_cancel(s);
+	runclient_arm(rc);
 }
 
 void runclient_cancel_all(struct runclient *rc)
 {
 	for (struct run *run = rc->runs; run; run = run->next)
 		run_cancel(rc, run);
-	arm_timer(rc);
+	for (struct session *s = rc->sessions; s; s = s->next)
+		session_cancel(s);
+	runclient_arm(rc);
 }
 
 size_t runclient_open_runs(const struct runclient *rc)
@@ -308,6 +393,11 @@ const struct tell_pool *runclient_pool(const struct runclient *rc)
 bool runclient_auditor_up(const struct runclient *rc)
 {
 	return rc->auditor.fd >= 0;
+}
+
+bool runclient_collector_up(const struct runclient *rc)
+{
+	return rc->collector.fd >= 0;
 }
 
 static struct question *question_new(struct runclient *rc, unsigned seconds, void *ctx)
@@ -332,7 +422,7 @@ static int question_ask(struct runclient *rc, struct question *q, struct peer *p
 	}
 	q->next = rc->questions;
 	rc->questions = q;
-	arm_timer(rc);
+	runclient_arm(rc);
 	return 0;
 }
 

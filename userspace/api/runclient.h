@@ -10,10 +10,15 @@
  *   ASKED     ASK_SANDBOX is out; at most until its wait limit, then it is withdrawn
  *   SENDING   TELL_GRANT came: the request is being written to the sandbox's socket
  *   RUNNING   ASK_START is out; both pipes are read, each kept up to LIMIT_OUTPUT_BYTES and counted beyond
- *   ENDED     TELL_END came: the rest of both pipes is read to its end of stream
- *   SUMMARY   QUERY_SUMMARY is out, for at most RUNCLIENT_SUMMARY_MS
+ *   ENDED     TELL_END came: the rest of both pipes is read to its end of stream (of a cell: until they are empty)
+ *   SUMMARY   QUERY_SUMMARY and struct collect are out, each with a deadline of its own
  *
- * and every state has a deadline, so that no peer can hold a run open for ever.
+ * and every state has a deadline, so that no peer can hold a run open for ever. A sandbox that dies between its grant and its
+ * start has run nothing: then another one is asked for, once.
+ *
+ * A session is a sandbox that is kept: opened by ASK_SANDBOX, it waits for runs of its own (its cells), one after the other.
+ * A cell begins with SENDING, and ASK_COLLECTED goes out as soon as the collector has answered or failed. What a session
+ * writes while no cell runs waits in its pipes (at most what they hold) and is the next cell's output.
  */
 #ifndef WEIR_API_RUNCLIENT_H
 #define WEIR_API_RUNCLIENT_H
@@ -22,6 +27,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "api/payload.h"
 #include "core/err.h"
 #include "ipc/ipc.h"
 
@@ -34,11 +40,30 @@ struct runclient;
 enum run_stream { RUN_STDOUT, RUN_STDERR, RUN_STREAMS };
 
 enum run_outcome {
-	RUN_DONE,   /* user code ran and ended, however it ended: a 200 */
-	RUN_BUSY,   /* no sandbox within the wait limit: a 503, nothing ran */
-	RUN_FAILED, /* Weir failed: a 500 that names `fail.layer`; see `ran` */
-	RUN_GONE,   /* withdrawn by runclient_cancel() before there was a sandbox; nothing ran */
+	RUN_DONE,    /* user code ran and ended, however it ended: a 200 */
+	RUN_BUSY,    /* no sandbox within the wait limit: a 503, nothing ran */
+	RUN_FAILED,  /* Weir failed: a 500 that names `fail.layer`; see `ran` */
+	RUN_REFUSED, /* the sandbox could not place a file: `end.refused_errno`, `end.refused_index`; nothing ran */
+	/*
+	 * Nothing ran: withdrawn by runclient_cancel() before it began. Or, of a cell: its session ended before it began, or
+	 * did not take the request and was closed for it; then `end.over` is 1 and `fail.text` says why.
+	 */
+	RUN_GONE,
 };
+
+/* What the collector found, checked: a view into `data`. All zero: nothing was collected, and `problem` says why. */
+struct run_files {
+	char *data; /* malloc'd: struct collected_entry, path and content, again and again */
+	size_t len;
+	uint32_t skipped_unlisted;
+	const char *problem; /* literal, a short phrase; NULL: they were collected, or nothing ran that could leave any */
+};
+
+/* The next entry, from *at == 0; false at the end. Everything is borrowed from `f`. */
+bool run_files_next(const struct run_files *f, size_t *at, struct collected_entry *ret, const char **ret_path,
+		    const char **ret_content);
+/* Whether `data` is what run_files_next() may be given: every length within bounds, kinds known, paths without NUL. */
+bool run_files_ok(const char *data, size_t len);
 
 /* Everything there is to know about an ended run. Borrowed by the done callback, freed after it returns. */
 struct run_result {
@@ -54,6 +79,8 @@ struct run_result {
 	bool truncated;			 /* whether out_bytes is more than was kept */
 	char *egress;			 /* JSON text of the `egress` object from the auditor; NULL when it did not answer */
 	size_t egress_len;		 /* bytes */
+	struct run_files files;		 /* what it left in its working directory */
+	bool session;			 /* a session's cell; `end.over` says whether it cost the session its life */
 	uint64_t queue_us;		 /* from arrival to the grant */
 	uint64_t send_us;		 /* from the grant to the order to start */
 	uint64_t collect_us;		 /* from the run's end being known to the answer being complete */
@@ -61,22 +88,31 @@ struct run_result {
 
 struct run_request {
 	const char *project;	    /* NUL-terminated, < IPC_PROJECT_MAX bytes; copied */
-	char *code;		    /* malloc'd; taken, also on failure. May be NULL when code_len is 0 */
-	size_t code_len;	    /* at most LIMIT_CODE_BYTES */
+	struct payload *payload;    /* what it holds is taken, also on failure; its kind (REQUEST_SESSION) fits `session` */
+	struct session *session;    /* NULL for single use; else an open one that is idle */
 	uint32_t timeout_s;	    /* within the limits table; the supervisor checks it again */
 	uint64_t arrived_ns;	    /* CLOCK_MONOTONIC when the request came; 0: now. Wait limit and queue_us count from here */
-	void (*granted)(void *ctx); /* a sandbox was granted; may be NULL */
-	void (*done)(void *ctx, const struct run_result *result); /* exactly once per started run */
+	void (*granted)(void *ctx); /* a sandbox was granted, or the session's is being used; once at most. May be NULL */
+	/*
+	 * The order to start is out, or there is more in `so_far->out`: for who shows output while it comes. `so_far` is the
+	 * result that done() will bring, and is kept current until then. May be NULL.
+	 */
+	void (*progress)(void *ctx, const struct run_result *so_far);
+	/* Exactly once per started run. It may take `out`, `egress` and `files.data` over by setting them to NULL. */
+	void (*done)(void *ctx, struct run_result *result);
 	void *ctx;
 };
 
 /*
- * Takes both fds (connected SEQPACKET, non-blocking), also on failure. `auditor_fd` may be -1: then every answer's
- * egress falls back on the counters. `*ret` is touched only on success.
+ * Takes the fds (connected SEQPACKET, non-blocking), also on failure. `auditor_fd` may be -1: then every answer's
+ * egress falls back on the counters. `collector_fd` may be -1: then no files are collected. `*ret` is touched only on success.
  */
-int runclient_new(int supervisor_fd, int auditor_fd, struct runclient **ret, struct err *e);
+int runclient_new(int supervisor_fd, int auditor_fd, int collector_fd, struct runclient **ret, struct err *e);
 
-/* NULL is fine. Open runs get their done callback (RUN_FAILED, or RUN_GONE) before this returns. Returns NULL. */
+/*
+ * NULL is fine. Open runs get their done callback (RUN_FAILED, or RUN_GONE) before this returns, sessions that are being opened
+ * their opened callback; the end of the others is not told. Returns NULL.
+ */
 struct runclient *runclient_free(struct runclient *rc);
 
 /* Readable whenever runclient_step() has something to do. Stays the runclient's. */
@@ -88,7 +124,10 @@ int runclient_fd(const struct runclient *rc);
  */
 int runclient_step(struct runclient *rc);
 
-/* Starts a run. *ret_req names it until its done callback. Returns 0, -ENOMEM, -EINVAL or -EPIPE; on failure no callback. */
+/*
+ * Starts a run. *ret_req names it until its done callback. Returns 0, -ENOMEM, -EINVAL, -EPIPE, or, of a cell, -EBUSY when the
+ * session is not idle; on failure no callback.
+ */
 int runclient_start(struct runclient *rc, const struct run_request *request, uint64_t *ret_req);
 
 /*
@@ -98,14 +137,78 @@ int runclient_start(struct runclient *rc, const struct run_request *request, uin
 void runclient_cancel(struct runclient *rc, uint64_t req);
 void runclient_cancel_all(struct runclient *rc);
 
+/* ---- sessions ---- */
+
+enum session_state { SESSION_OPENING, SESSION_IDLE, SESSION_BUSY, SESSION_CLOSING };
+
+/* An open session. Owned by the runclient; what `owner` points to is the caller's. */
+struct session {
+	struct session *prev, *next;
+	uint64_t req;
+	enum session_state state;
+	char project[IPC_PROJECT_MAX];
+	char id[IPC_ID_MAX]; /* of its sandbox, and its own */
+	char python[32];
+	uint32_t cells;		   /* started so far */
+	int64_t created_s, used_s; /* Unix time: opened, and last cell's end */
+	int fds[4];		   /* request, stdout, stderr, working directory; -1 before the grant */
+	int manifest;		   /* what was in its directory after the last cell, for the collector; -1 */
+	struct run *run;	   /* the cell that runs */
+	bool over;		   /* the supervisor has said that it ended; kept only for its last cell */
+	bool cancelled;		   /* of one that is being opened: nobody wants it any more */
+	void *owner;		   /* the caller's; NULL when it is opened */
+	uint64_t arrived_ns, deadline_ns;
+	void (*opened)(void *ctx, struct session *s, const struct run_result *failure);
+	void *ctx;
+};
+
+struct session_request {
+	const char *project;
+	uint64_t arrived_ns;
+	/*
+	 * Exactly once: with `s` when it is open, else with `failure` (RUN_BUSY, RUN_FAILED, RUN_GONE) and `s` is NULL. `ctx`
+	 * is not used after it.
+	 */
+	void (*opened)(void *ctx, struct session *s, const struct run_result *failure);
+	void *ctx;
+};
+
+/*
+ * Returns 0, -ENOMEM, -EINVAL, -EPIPE or -EDQUOT (the project has LIMIT_SESSIONS); on failure no callback. *ret_req names it
+ * for runclient_cancel() until it is open.
+ */
+int runclient_session_open(struct runclient *rc, const struct session_request *request, uint64_t *ret_req);
+
+/* The open session `id` of that project, or NULL: also while it is being closed. */
+struct session *runclient_session_find(struct runclient *rc, const char *id, const char *project);
+
+/*
+ * Ends it. A running cell ends with RUN_END_CANCELLED, later. The session is no longer found from here on, and is freed, later
+ * too, when the supervisor has confirmed its end. Closing one twice does nothing.
+ */
+void runclient_session_close(struct runclient *rc, struct session *s);
+
+/*
+ * Called whenever a session is idle again (after its cell's done callback), or gone or no longer to be found (`s` is then
+ * NULL), from runclient_step(): somebody may wait for it.
+ */
+void runclient_on_session(struct runclient *rc, void (*fn)(void *ctx, struct session *s), void *ctx);
+
+/* All open sessions, newest first: start with NULL. Those of every project. */
+struct session *runclient_session_next(const struct runclient *rc, const struct session *s);
+
+/* Open or opening, of one project. */
+unsigned runclient_session_count(const struct runclient *rc, const char *project);
+
 /* Runs that have not had their done callback. */
 size_t runclient_open_runs(const struct runclient *rc);
 
 /* The newest pool state the supervisor told, or NULL before the first. Borrowed until the next step. */
 const struct tell_pool *runclient_pool(const struct runclient *rc);
 
-/* Whether the auditor's connection still stands. */
+/* Whether these connections still stand. */
 bool runclient_auditor_up(const struct runclient *rc);
+bool runclient_collector_up(const struct runclient *rc);
 
 /*
  * Asks the supervisor for fresh pool counts. The callback comes exactly once, from runclient_step() or runclient_free();

@@ -2,10 +2,14 @@
 /*
  * Inside the api process. One thread, one epoll set:
  *
- *   api.c     start, the loop, the sweep once a second, the orderly end
- *   http.c    libmicrohttpd's callbacks: a request's bytes in, a reply's bytes out, and what lies between
- *   conn.c    one TCP connection: its deadline, and noticing that its client hung up while a run is open
- *   routes.c  the route table, tokens, and what each route does
+ *   api.c             start, the loop, the sweep once a second, the orderly end
+ *   http.c            libmicrohttpd's callbacks: a request's bytes in, and what lies between them and a route
+ *   reply.c           what goes out: an answer in one piece, or server-sent events (stream.c)
+ *   conn.c            one TCP connection: its deadline, and noticing that its client hung up while a run is open
+ *   routes.c          the route table, and whose token it is
+ *   execute.c         POST /v1/execute; cells.c the cells that wait for their session
+ *   session_routes.c  /v1/sessions
+ *   status_routes.c   everything that only reports
  *
  * An exchange is one request and its reply. Its handler either replies at once or suspends the connection; whatever ends the
  * wait calls exchange_reply_*(), which resumes it. A suspended exchange costs memory and fds, never a thread.
@@ -16,33 +20,21 @@
 #include <microhttpd.h>
 #include <sys/epoll.h>
 
+#include "api/answer.h"
 #include "api/api.h"
+#include "api/budget.h"
 #include "api/error.h"
 #include "api/quota.h"
 #include "api/request.h"
 #include "api/runclient.h"
+#include "api/stream.h"
+#include "api/waits.h"
 #include "core/clock.h"
-
-/* A request's headers, and an idle connection's next request: LIMIT_CONNECTION_IDLE_S. Its body, and its reply: this long. */
-#define TRANSFER_S 120
-/* Of a refused request, so much body is read and thrown away, so that its client gets to read the refusal. */
-#define DISCARD_BYTES (64ll << 20)
-/* The same for a client without a valid token, and its time to send all of it. */
-#define STRANGER_BYTES (64ll << 10)
-#define STRANGER_S 5
-/* Bodies in memory at once, all connections together. */
-#define BODIES_BYTES (256ll << 20)
-
-enum scope { SCOPE_PROJECT = 1, SCOPE_AGENT = 2, SCOPE_OPERATOR = 4, SCOPE_REVIEWER = 8, SCOPE_ALL = 15 };
-
-/* Whose token it was. */
-struct identity {
-	char project[IPC_PROJECT_MAX];
-	unsigned scopes;
-};
+#include "core/tokens.h"
 
 struct server;
 struct exchange;
+struct cell_line;
 
 /* What an epoll event of the loop points to: its first member says what it is. */
 enum source { SOURCE_HTTP, SOURCE_RUNS, SOURCE_SIGNAL, SOURCE_CONN };
@@ -53,18 +45,24 @@ struct conn {
 	struct conn *prev, *next;
 	struct exchange *exchange; /* at most one at a time */
 	int fd;			   /* libmicrohttpd's */
-	uint64_t deadline_ns;	   /* 0: none, its run has one */
-	uint64_t probe_ns;	   /* when to ask a half-closed client again whether it is there; 0: not half-closed */
+	uint64_t since_ns;
+	uint64_t deadline_ns; /* 0: none, its run has one */
+	uint64_t probe_ns;    /* when to ask a half-closed client again whether it is there; 0: not half-closed */
+	bool known;	      /* has sent a valid token */
+	bool leaving;	      /* shut down, and about to be closed */
 	bool watched;
 	bool receiving; /* a request's body is under way: a 408 can be said */
 };
 
-enum exchange_state { EXCHANGE_BODY, EXCHANGE_WAIT, EXCHANGE_REPLY };
+/* STREAM: the reply has begun and grows as the run goes on. REPLY: nothing more will be added to it. */
+enum exchange_state { EXCHANGE_BODY, EXCHANGE_WAIT, EXCHANGE_STREAM, EXCHANGE_REPLY };
 
 struct exchange {
-	struct conn *conn;
+	struct server *server;
+	struct conn *conn; /* NULL once the connection is through with it: then only its run keeps it */
 	struct MHD_Connection *mhd;
 	enum exchange_state state;
+	bool suspended; /* the connection is */
 	const struct route *route;
 	char param[IPC_ID_MAX]; /* the path's variable segment */
 	struct identity who;
@@ -80,14 +78,29 @@ struct exchange {
 
 	struct quota_slot slot;
 	struct execute_request execute;
+	struct cell_line *line; /* that of its session, while it stands in it */
+	struct exchange *line_prev, *line_next;
 	uint64_t arrived_ns;
-	uint64_t run; /* runclient's name for it; 0: none is open */
-	bool gone;    /* its client hung up */
+	uint64_t run;		 /* runclient's name for it; 0: none is open */
+	bool gone;		 /* its client hung up */
+	bool opening;		 /* it is a session that is being opened, and no run */
+	char opened[IPC_ID_MAX]; /* the session that this reply tells of: nobody else knows it yet */
+
+	bool wants_events;    /* Accept: text/event-stream */
+	bool streams;	      /* the reply is one of events */
+	struct stream stream; /* used when it does */
+	struct answer_body answer;
+	bool long_answer; /* it is the reply, and made while it is read */
+	bool dropped;	  /* it had to make room for others */
+	struct budget_share request_held, answer_held;
+	uint64_t started_ns;	/* when the order to start was given; 0: not yet */
+	uint64_t last_event_ns; /* when something was last said */
 
 	int status; /* of the reply, 0: none yet */
 	char *text;
 	size_t text_len;
 	unsigned retry_after_s;
+	char location[64]; /* of a 201 */
 };
 
 struct server {
@@ -97,12 +110,18 @@ struct server {
 	int http_fd; /* the daemon's epoll set */
 	struct runclient *runs;
 	struct quota quota;
-	struct conn *conns;
+	struct waits waits;
+	struct cell_line *lines;
+	struct conn *conns; /* the newest first */
+	unsigned conn_count, conns_max;
 	size_t exchanges;
-	unsigned audit_reads; /* whole records asked for and not answered yet */
-	uint64_t bodies_bytes;
-	bool resumed;  /* the daemon has something to do that no fd tells */
-	bool stopping; /* no new request is served */
+	unsigned sandboxes_max; /* that there are file descriptors for */
+	unsigned opening;	/* sessions that are asked for */
+	unsigned audit_reads;	/* whole records asked for and not answered yet */
+	struct budget requests; /* bytes of requests that have not reached their sandboxes */
+	struct budget answers;	/* bytes of answers that have not been read */
+	bool resumed;		/* the daemon has something to do that no fd tells */
+	bool stopping;		/* no new request is served */
 };
 
 struct route {
@@ -117,31 +136,98 @@ struct route {
 /* routes.c */
 /* Decides from method, path and headers alone. Fills route, param and who, or refuses. */
 void route_exchange(struct server *s, struct exchange *x, const char *method, const char *path);
+/* The table, without its last row, the one for "anything else". */
+const struct route *route_table(size_t *ret_count);
+
+/* execute.c */
+void handle_execute(struct server *s, struct exchange *x);
+/* Starts those whose turn has come. */
 void execute_next(struct server *s);
-/* Answers a request that waits and has no run: it leaves the line first. */
-void execute_answer_waiting(struct server *s, struct exchange *x, enum error_case kase);
-void execute_expire(struct server *s, struct exchange *x, uint64_t now);
+/* Starts one that has its quota's leave. `session` NULL: single use. */
+void execute_start(struct server *s, struct exchange *x, struct session *session);
+/* Answers a request that waits and has no run: it leaves the lines first. `message` NULL: the case's own. */
+void execute_answer_waiting(struct server *s, struct exchange *x, enum error_case kase, const char *message);
+void execute_sweep(struct server *s, struct exchange *x, uint64_t now);
+/* Whether there are file descriptors for one more sandbox; else x is answered. */
+bool execute_has_room(struct server *s, struct exchange *x);
 /* Takes back whatever the exchange holds besides memory. */
 void execute_release(struct server *s, struct exchange *x);
+
+/* cells.c: of each busy session, the cells that wait for it, first in first out */
+/* Puts x at the end of the line of `session`. Returns 0 or -ENOMEM. */
+int cells_enter(struct server *s, struct exchange *x, struct session *session);
+void cells_leave(struct exchange *x);
+/* Starts the first of the line, when the session is idle and the project's quota has room. */
+void cells_next(struct server *s, struct session *session);
+/* x stood first in a line and has got its quota's leave. */
+void cells_start(struct server *s, struct exchange *x);
+/* runclient_on_session() */
+void cells_on_session(void *ctx, struct session *session);
+
+/* session_routes.c */
+void handle_session_open(struct server *s, struct exchange *x);
+void handle_session_list(struct server *s, struct exchange *x);
+void handle_session_get(struct server *s, struct exchange *x);
+void handle_session_delete(struct server *s, struct exchange *x);
+/* Closes a session whose opening was answered to nobody. */
+void session_undelivered(struct server *s, struct exchange *x);
+/* Ends those that do nothing, or all. */
+void sessions_close(struct server *s, bool busy_too);
+
+/* status_routes.c */
+void handle_healthz(struct server *s, struct exchange *x);
+void handle_readyz(struct server *s, struct exchange *x);
+void handle_pool(struct server *s, struct exchange *x);
+void handle_run(struct server *s, struct exchange *x);
+void handle_run_audit(struct server *s, struct exchange *x);
+void handle_limits(struct server *s, struct exchange *x);
+void handle_openapi(struct server *s, struct exchange *x);
 
 /* http.c */
 /* The daemon serves `listen_fd` (its own from then on) and is run by the caller. */
 int http_start(struct server *s, int listen_fd, unsigned connections, struct err *e);
+/* The first reason to refuse is the one that is told. `fmt` NULL: the case's own message. */
 void exchange_refuse(struct exchange *x, enum error_case kase, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void exchange_drop_body(struct exchange *x);
+/* What the request, once it has been read, takes until its sandbox has it. */
+void exchange_hold_request(struct exchange *x, size_t bytes);
+/* Counts x->answer. When there is more than LIMIT_ANSWERS_BYTES in all, the project with most of it loses its oldest. */
+void exchange_hold_answer(struct exchange *x);
+/* Its run has ended and its connection is through with it: frees it. */
+void exchange_free(struct exchange *x);
+
+/* reply.c */
 /* The reply; `text` is taken, NULL makes it an internal error. Each resumes the connection if it waits. */
-void exchange_reply_text(struct server *s, struct exchange *x, int status, char *text, size_t len);
-void exchange_reply_json(struct server *s, struct exchange *x, int status, json_t *value); /* takes the reference */
-void exchange_reply_error(struct server *s, struct exchange *x, const struct api_error *e);
+void exchange_reply_text(struct exchange *x, int status, char *text, size_t len);
+void exchange_reply_json(struct exchange *x, int status, json_t *value); /* takes the reference */
+/* Also ends a stream of events, as its last one. */
+void exchange_reply_error(struct exchange *x, const struct api_error *e);
+/* The case's own message when `message` is NULL. */
+void exchange_reply_case(struct exchange *x, enum error_case kase, const char *message);
+/* Begins a reply of events. Nothing happens when it has begun. */
+void exchange_stream_begin(struct exchange *x);
+/* There is more to show. */
+void exchange_stream_more(struct exchange *x);
+/* The run has ended well, and x->answer is made: the reply is what it reads. The result's buffers become the answer's. */
+void exchange_reply_answer(struct exchange *x, struct run_result *result);
+/* The run has ended: the rest of its output, then what x->answer reads or, when `e` is given, that. As above. */
+void exchange_stream_end(struct exchange *x, struct run_result *result, const struct api_error *e);
+/* Says something that means nothing, when nothing else is being said: so that a client that is gone is found out. */
+void exchange_stream_probe(struct exchange *x);
+/* Hands the reply to the daemon. */
+enum MHD_Result reply_queue(struct exchange *x);
 
 /* conn.c */
 struct conn *conn_new(struct server *s, int fd);
 void conn_free(struct conn *c);
+/* When places run out: the oldest that have sent no valid token lose theirs. */
+void conns_make_room(struct server *s, uint64_t now);
 /* From now on the client's hanging up cancels the exchange's run. */
 void conn_watch(struct conn *c);
 void conn_unwatch(struct conn *c);
 void conn_event(struct conn *c, uint32_t events);
 void conn_sweep(struct conn *c, uint64_t now);
-/* Sends an error on a connection whose request is not complete, past the daemon, and ends it. */
+/* Sends an error on a connection whose request is not complete, past the daemon, and ends it. Under TLS it only ends it. */
 void conn_abort(struct conn *c, const struct api_error *e);
 
 #endif

@@ -13,13 +13,17 @@
 
 #include "auditor/auditor.h"
 #include "auditor/store.h"
+#include "cli/cli.h"
+#include "cli/config_load.h"
 #include "core/cleanup.h"
 #include "core/err.h"
 
 #define LS_DEFAULT 50
 
+enum { KEY_CONFIG = 256 };
+
 struct options {
-	const char *state_dir;
+	const char *state_dir, *config;
 	const char *command, *run_id;
 	long limit;
 	bool json;
@@ -232,7 +236,11 @@ static int open_record(struct store **ret, int *ret_dir, const char *state_dir, 
 	if (state >= 0)
 		dir = openat(state, AUDITOR_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (dir < 0)
-		return err_errno(e, errno, "", "can't open %s/%s", state_dir, AUDITOR_DIR);
+		return errno == ENOENT ? err_set(e, ENOENT, "",
+						 "can't open %s/%s: No such file or directory: no service has kept a record "
+						 "there; --state-dir or --config names another place",
+						 state_dir, AUDITOR_DIR)
+				       : err_errno(e, errno, "", "can't open %s/%s", state_dir, AUDITOR_DIR);
 	r = store_open_readonly(ret, dir, e);
 	if (r == 0)
 		*ret_dir = TAKE_FD(dir);
@@ -249,6 +257,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case 'd':
 		o->state_dir = arg;
+		return 0;
+	case KEY_CONFIG:
+		o->config = arg;
 		return 0;
 	case 'j':
 		o->json = true;
@@ -280,7 +291,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 int audit_cmd(int argc, char **argv)
 {
 	static const struct argp_option table[] = {
-	    {"state-dir", 'd', "DIR", 0, "where the record is (default /var/lib/weir)", 0},
+	    {"state-dir", 'd', "DIR", 0, "where the record is (default: what the configuration says, else /var/lib/weir)", 0},
+	    {"config", KEY_CONFIG, "FILE", 0,
+	     "the service's configuration, whose state directory is meant (default: " CONFIG_FILE_DEFAULT ", if it is there)",
+	     0},
 	    {"json", 'j', NULL, 0, "print JSON", 0},
 	    {"limit", 'n', "N", 0, "ls: the newest N runs, 0 for all (default 50)", 0},
 	    {0},
@@ -289,17 +303,24 @@ int audit_cmd(int argc, char **argv)
 	    .options = table,
 	    .parser = parse,
 	    .args_doc = "ls\nshow ID",
-	    .doc = "What runs did: lists them, or shows one with every attempt to reach the network."};
-	struct options o = {.state_dir = "/var/lib/weir", .limit = LS_DEFAULT};
+	    .doc = "What runs did: lists them, or shows one with every attempt to reach the network."
+		   "\vExamples:\n  sudo weir audit ls\n  sudo weir audit show sandbox-0md1l1bxo3blr\n\n"
+		   "Exit status: 0; 1 for an unknown run or a record that can't be read; 64 for arguments that make no sense."};
+	struct options o = {.limit = LS_DEFAULT};
+	_cleanup_free_ char *state_dir = NULL;
 	_cleanup_fd_ int dir = -1;
 	struct store *store = NULL;
 	struct err e;
 	int r;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &o);
-	r = open_record(&store, &dir, o.state_dir, &e);
+	r = config_state_dir(o.state_dir, o.config, &state_dir, &e);
+	if (r == 0)
+		r = open_record(&store, &dir, state_dir, &e);
 	if (r == 0)
 		r = strcmp(o.command, "ls") == 0 ? ls(store, &o, &e) : show(store, &o, &e);
+	if (r == 0 || r == -EIO)
+		r = cli_flush(&e) < 0 ? -EIO : r;
 	store_free(store);
 	if (r < 0)
 		fprintf(stderr, "weir audit: %s\n", e.msg);

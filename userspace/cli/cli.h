@@ -18,6 +18,7 @@
 int serve_cmd(int argc, char **argv);
 int run_cmd(int argc, char **argv);
 int exec_cmd(int argc, char **argv);
+int token_cmd(int argc, char **argv);
 int doctor_cmd(int argc, char **argv);
 int uninstall_cmd(int argc, char **argv);
 
@@ -31,6 +32,9 @@ extern struct cli_caller cli_caller;
 
 /* Prints "weir: <layer>: <message>" and returns EXIT_WEIR. */
 int cli_fail(const struct err *e);
+
+/* Writes out what was printed to standard output. An error when not all of it could be written, then or before. */
+int cli_flush(struct err *e);
 
 /* 0, or an error that says that this needs root. */
 int cli_need_root(struct err *e);

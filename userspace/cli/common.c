@@ -13,6 +13,13 @@ int cli_fail(const struct err *e)
 	return EXIT_WEIR;
 }
 
+int cli_flush(struct err *e)
+{
+	if (fflush(stdout) == EOF || ferror(stdout))
+		return err_set(e, EIO, "", "can't write to standard output");
+	return 0;
+}
+
 int cli_need_root(struct err *e)
 {
 	if (geteuid() == 0)

@@ -15,10 +15,15 @@
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "cli/launch.h"
+#include "cli/config_load.h"
+#include "cli/listener.h"
+#include "cli/look.h"
+#include "cli/tlsfile.h"
+#include "cli/tokenfile.h"
 #include "core/cleanup.h"
 #include "core/log.h"
 #include "filter.h"
@@ -26,7 +31,7 @@
 #include "kernel/guard.h"
 #include "python.h"
 
-#define TEXT_MAX 400
+#define TEXT_MAX 1100
 #define ROWS_MAX 48
 #define KERNEL_MAJOR 6
 #define KERNEL_MINOR 1
@@ -169,16 +174,88 @@ static void check_core_pattern(struct report *r)
 	    text[0] == '|' ? "the host pipes them to a helper" : "the host writes them to a file");
 }
 
+/* What a service started now would be told. Returns whether it could be read: *ret is whole then. */
+static bool check_configuration(struct report *r, const char *file, struct config *ret)
+{
+	const struct config none = {0};
+	struct err e;
+
+	if (config_load(file, ret, &e) < 0 || config_merge(ret, &none, &e) < 0 || config_check(ret, &e) < 0) {
+		add(r, "service", "configuration", FAIL, "%s", e.msg);
+		return false;
+	}
+	if (ret->file)
+		add(r, "service", "configuration", PASS, "%s", ret->file);
+	else
+		add(r, "service", "configuration", PASS, "none: there is no " CONFIG_FILE_DEFAULT);
+	return true;
+}
+
+static void check_place(struct report *r, const struct config *c)
+{
+	const struct listener_rules rules = {.protected = c->plaintext || c->tls_key};
+	struct err e;
+
+	if (listener_check(c->listen, &rules, &e) < 0)
+		add(r, "service", "address", FAIL, "%s", e.msg);
+	else
+		add(r, "service", "address", PASS, "%s; whether it is free is not tried", c->listen);
+	if (look_state_dir(c->state_dir, &e) < 0)
+		add(r, "service", "state directory", FAIL, "%s", e.msg);
+	else
+		add(r, "service", "state directory", PASS, "%s", c->state_dir);
+}
+
+static void check_tls(struct report *r, const struct config *c)
+{
+	struct tlsfile t = {NULL, NULL};
+	const char *warning = NULL;
+	struct err e;
+
+	if (!c->tls_key)
+		return;
+	if (tlsfile_load(c->tls_certificate, c->tls_key, &t, &warning, &e) < 0)
+		add(r, "service", "TLS", FAIL, "%s", e.msg);
+	else
+		add(r, "service", "TLS", warning ? CAUTION : PASS, "%s",
+		    warning ? warning : "certificate and key belong together");
+	tlsfile_clear(&t);
+}
+
+static void check_tokens(struct report *r, const struct config *c)
+{
+	_cleanup_fd_ int dir = open(c->state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct tokenfile t = {NULL, NULL, -1};
+	struct err e = {0};
+	unsigned active = 0;
+	bool usual = !strcmp(c->state_dir, DEFAULT_STATE_DIR);
+	int rc = dir < 0 ? err_errno(&e, errno, "", "open %s", c->state_dir)
+			 : tokenfile_open(dir, c->state_dir, TOKENFILE_LIST, &t, &e);
+
+	if (rc == 0)
+		active = tokens_active(t.file, time(NULL));
+	tokenfile_close(&t);
+	if (rc < 0 && rc != -ENOENT)
+		add(r, "service", "tokens", FAIL, "%s", e.msg);
+	else if (!active)
+		add(r, "service", "tokens", CAUTION,
+		    "none is active in %s: `weir token mint --project NAME%s%s` makes one, for a service started without "
+		    "--dev-token",
+		    c->state_dir, usual ? "" : " --state-dir ", usual ? "" : c->state_dir);
+	else
+		add(r, "service", "tokens", PASS, "%u active", active);
+}
+
 /*
  * The proof: a whole sandbox, built step by step as the service builds one; each step that fails names its layer. In a child,
  * since a supervisor changes its mount namespace.
  */
-static void check_sandbox(struct report *r, const char *python)
+static void check_sandbox(struct report *r, const char *python, const char *config)
 {
 	const char *code =
 	    "import socket\ntry:\n socket.getaddrinfo('doctor.invalid', 80)\nexcept socket.gaierror:\n print(6*7)\n";
-	char *const argv[] = {(char *)"weir run", (char *)"--json", (char *)"-c", (char *)code,
-			      (char *)"--python", (char *)python,   NULL};
+	char *argv[9] = {(char *)"weir run", (char *)"--json", (char *)"-c", (char *)code};
+	int argc = 4;
 	char out[16384] = "", problem[TEXT_MAX] = "";
 	int p[2], q[2], status;
 	size_t used = 0;
@@ -186,6 +263,14 @@ static void check_sandbox(struct report *r, const char *python)
 	json_t *j;
 	pid_t pid;
 
+	if (python) {
+		argv[argc++] = (char *)"--python";
+		argv[argc++] = (char *)python;
+	}
+	if (config) {
+		argv[argc++] = (char *)"--config";
+		argv[argc++] = (char *)config;
+	}
 	if (pipe2(p, O_CLOEXEC) < 0 || pipe2(q, O_CLOEXEC) < 0 || (pid = fork()) < 0) {
 		add(r, "sandbox", "one whole sandbox", FAIL, "%s", strerror(errno));
 		return;
@@ -193,7 +278,7 @@ static void check_sandbox(struct report *r, const char *python)
 	if (pid == 0) {
 		dup2(p[1], STDOUT_FILENO);
 		dup2(q[1], STDERR_FILENO);
-		_exit(run_cmd(python ? 6 : 4, (char **)argv));
+		_exit(run_cmd(argc, argv));
 	}
 	close(p[1]);
 	close(q[1]);
@@ -261,12 +346,13 @@ static void print_json(const struct report *r, bool ok)
 
 struct options {
 	bool json;
-	const char *python;
+	const char *python, *config;
 };
 
 static const struct argp_option option_table[] = {
     {"json", 'j', 0, 0, "print the result for machines", 0},
     {"python", 'p', "FILE", 0, "the interpreter to try (default: as `weir serve` looks for one)", 0},
+    {"config", 'c', "FILE", 0, "the configuration (default: " CONFIG_FILE_DEFAULT ", if it is there)", 0},
     {0},
 };
 
@@ -280,6 +366,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'p':
 		o->python = arg;
+		return 0;
+	case 'c':
+		o->config = arg;
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -295,6 +384,7 @@ int doctor_cmd(int argc, char **argv)
 {
 	struct options o = {0};
 	struct report *r = calloc(1, sizeof *r);
+	_cleanup_config_ struct config config = {0};
 	struct cgroup_host host;
 	struct err e;
 	bool ok = true;
@@ -310,9 +400,15 @@ int doctor_cmd(int argc, char **argv)
 	check_cgroups(r, &host);
 	check_programs(r);
 	check_filter(r);
-	check_python(r, o.python);
 	check_core_pattern(r);
-	check_sandbox(r, o.python);
+	if (check_configuration(r, o.config, &config)) {
+		check_place(r, &config);
+		check_tls(r, &config);
+		check_tokens(r, &config);
+		if (!config.image)
+			check_python(r, o.python ? o.python : config.python);
+		check_sandbox(r, o.python, o.config);
+	}
 	for (size_t i = 0; i < r->count; i++)
 		ok = ok && r->rows[i].grade != FAIL;
 	if (o.json)
@@ -320,5 +416,7 @@ int doctor_cmd(int argc, char **argv)
 	else
 		print_text(r);
 	free(r);
+	if (cli_flush(&e) < 0)
+		return cli_fail(&e);
 	return ok ? 0 : 1;
 }

@@ -221,7 +221,7 @@ static int open_files(struct run *r, struct err *e)
 		if (r->json_fd < 0)
 			return err_errno(e, errno, "--json", "open %s", o->json);
 	}
-	return o->state_dir ? launch_state_dir(o->state_dir, &r->state_fd, e) : launch_memory_dir(&r->state_fd, e);
+	return o->state_dir ? launch_state_dir(o->state_dir, &r->state_fd, e) : launch_memory_dir("audit", &r->state_fd, e);
 }
 
 static int fork_report(struct run *r, struct err *e)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "auditor/auditor.h"
+#include "collector/collector.h"
 #include "core/cleanup.h"
 #include "core/log.h"
 #include "ipc/ipc.h"
@@ -21,11 +22,13 @@
 
 int wiring_make(struct wiring *w, struct err *e)
 {
-	int *const ends[3][2] = {
-	    {&w->sup_client, &w->client_sup}, {&w->sup_auditor, &w->auditor_sup}, {&w->client_auditor, &w->auditor_client}};
+	int *const ends[][2] = {{&w->sup_client, &w->client_sup},
+				{&w->sup_auditor, &w->auditor_sup},
+				{&w->client_auditor, &w->auditor_client},
+				{&w->client_collector, &w->collector_client}};
 
-	*w = (struct wiring){-1, -1, -1, -1, -1, -1};
-	for (int i = 0; i < 3; i++) {
+	*w = (struct wiring){-1, -1, -1, -1, -1, -1, -1, -1};
+	for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
 		int sv[2], rc = ipc_pair(sv, SOCKET_BYTES);
 
 		if (rc < 0) {
@@ -40,8 +43,8 @@ int wiring_make(struct wiring *w, struct err *e)
 
 void wiring_close(struct wiring *w)
 {
-	int *const all[] = {&w->sup_client,  &w->client_sup,	 &w->sup_auditor,
-			    &w->auditor_sup, &w->client_auditor, &w->auditor_client};
+	int *const all[] = {&w->sup_client,	&w->client_sup,	    &w->sup_auditor,	  &w->auditor_sup,
+			    &w->client_auditor, &w->auditor_client, &w->client_collector, &w->collector_client};
 
 	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
 		cleanup_fdp(all[i]);
@@ -103,11 +106,50 @@ int launch_auditor(struct wiring *w, int dir_fd, pid_t *ret, struct err *e)
 	return 0;
 }
 
+int launch_collector(struct wiring *w, pid_t *ret, struct err *e)
+{
+	pid_t parent = getpid(), pid;
+	_cleanup_fd_ int dir = -1;
+	int rc = launch_memory_dir("collector", &dir, e);
+
+	if (rc < 0)
+		return rc;
+	pid = fork();
+	if (pid < 0)
+		return err_errno(e, errno, "collector", "fork the collector");
+	if (pid == 0) {
+		struct collector_config config = {.client_fd = w->collector_client,
+						  .empty_dir = dir,
+						  .uid = UID_COLLECTOR,
+						  .gid = UID_COLLECTOR,
+						  .parent = parent};
+
+		w->collector_client = -1;
+		wiring_close(w);
+		_exit(collector_main(&config));
+	}
+	cleanup_fdp(&w->collector_client);
+	w->collector_client = -1;
+	*ret = pid;
+	return 0;
+}
+
+int launch_state_dir_fit(const struct stat *st, const char *path, struct err *e)
+{
+	if (!S_ISDIR(st->st_mode))
+		return err_set(e, ENOTDIR, "--state-dir", "%s is no directory", path);
+	/* Whoever may write there could move the record away. */
+	if (st->st_uid != 0 || (st->st_mode & (S_IWGRP | S_IWOTH)))
+		return err_set(e, EPERM, "--state-dir",
+			       "%s must belong to root and be writable by nobody else: chown root and chmod go-w it", path);
+	return 0;
+}
+
 int launch_state_dir(const char *path, int *ret_fd, struct err *e)
 {
 	char part[PATH_MAX];
 	struct stat st;
-	int fd;
+	int fd, rc;
 
 	if ((size_t)snprintf(part, sizeof part, "%s", path) >= sizeof part)
 		return err_set(e, ENAMETOOLONG, "--state-dir", "the path is too long");
@@ -123,27 +165,25 @@ int launch_state_dir(const char *path, int *ret_fd, struct err *e)
 	fd = open(part, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return err_errno(e, errno, "--state-dir", "open %s", path);
-	/* Whoever may write there could move the record away. */
-	if (fstat(fd, &st) < 0 || st.st_uid != 0 || (st.st_mode & (S_IWGRP | S_IWOTH))) {
+	rc = fstat(fd, &st) < 0 ? err_errno(e, errno, "--state-dir", "look at %s", path) : launch_state_dir_fit(&st, path, e);
+	if (rc < 0)
 		close(fd);
-		return err_set(e, EPERM, "--state-dir",
-			       "%s must belong to root and be writable by nobody else: chown root and chmod go-w it", path);
-	}
-	*ret_fd = fd;
-	return 0;
+	else
+		*ret_fd = fd;
+	return rc;
 }
 
-int launch_memory_dir(int *ret_fd, struct err *e)
+int launch_memory_dir(const char *layer, int *ret_fd, struct err *e)
 {
 	_cleanup_fd_ int fs = fsopen("tmpfs", FSOPEN_CLOEXEC);
 	int fd;
 
 	if (fs < 0 || fsconfig(fs, FSCONFIG_SET_STRING, "mode", "700", 0) < 0 ||
 	    fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
-		return err_errno(e, errno, "audit", "make a directory in memory");
+		return err_errno(e, errno, layer, "make a directory in memory");
 	fd = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
 	if (fd < 0)
-		return err_errno(e, errno, "audit", "mount a directory in memory");
+		return err_errno(e, errno, layer, "mount a directory in memory");
 	*ret_fd = fd;
 	return 0;
 }

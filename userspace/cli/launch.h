@@ -3,16 +3,18 @@
 #ifndef WEIR_CLI_LAUNCH_H
 #define WEIR_CLI_LAUNCH_H
 
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "core/err.h"
 #include "supervisor/supervisor.h"
 
-/* The sockets between supervisor, client and auditor; -1 once handed over. */
+/* The sockets between supervisor, client, auditor and collector; -1 once handed over. */
 struct wiring {
-	int sup_client, client_sup;	    /* run protocol */
-	int sup_auditor, auditor_sup;	    /* notes */
-	int client_auditor, auditor_client; /* queries */
+	int sup_client, client_sup;		/* run protocol */
+	int sup_auditor, auditor_sup;		/* notes */
+	int client_auditor, auditor_client;	/* queries */
+	int client_collector, collector_client; /* working directories */
 };
 
 int wiring_make(struct wiring *w, struct err *e);
@@ -21,6 +23,9 @@ void wiring_close(struct wiring *w);
 /* Forks the auditor on state directory `dir_fd`. Its ends are closed here. */
 int launch_auditor(struct wiring *w, int dir_fd, pid_t *ret, struct err *e);
 
+/* Forks the collector, which dies with us. Before supervisor_new(), from whose mounts it stays away. Its end is closed here. */
+int launch_collector(struct wiring *w, pid_t *ret, struct err *e);
+
 /* Blocks SIGTERM, SIGINT, SIGHUP and SIGCHLD, as supervisor_run() expects. Children of ours undo it. */
 void launch_block_signals(void);
 void launch_unblock_signals(void);
@@ -28,8 +33,11 @@ void launch_unblock_signals(void);
 /* Makes the directory (0700, and its parents) if it is missing, and opens it. */
 int launch_state_dir(const char *path, int *ret_fd, struct err *e);
 
-/* A directory in memory that no path leads to: it is gone with its last descriptor. */
-int launch_memory_dir(int *ret_fd, struct err *e);
+/* Whether what stat() said of `path` fits a state directory: one that is root's, and nobody else's to write. */
+int launch_state_dir_fit(const struct stat *st, const char *path, struct err *e);
+
+/* A directory in memory that no path leads to: it is gone with its last descriptor. `layer` is for errors. */
+int launch_memory_dir(const char *layer, int *ret_fd, struct err *e);
 
 /* The same file when the working directory is another. NULL stays NULL. `buf` holds the result. */
 const char *launch_absolute(const char *path, char *buf, size_t size);

@@ -23,6 +23,7 @@ static const struct command {
     {"exec", exec_cmd, "run a command of this host under a policy, on the host's own network"},
     {"policy", policy_cmd, "check a policy, explain what it does to a destination, compare two"},
     {"audit", audit_cmd, "what runs did: every attempt to reach the network"},
+    {"token", token_cmd, "mint, list and revoke the tokens that clients send"},
     {"doctor", doctor_cmd, "try what this host can enforce, and say what to mend"},
     {"uninstall", uninstall_cmd, "remove every pin, cgroup, mount and file Weir ever made"},
 };
@@ -38,6 +39,7 @@ static void usage(FILE *to)
 	fprintf(to, "\nexamples:\n"
 		    "  sudo weir run -c 'print(6*7)'\n"
 		    "  sudo weir exec --policy tool-call -- pip download requests\n"
+		    "  sudo weir token mint --project demo\n"
 		    "  sudo weir serve --dev-token \"$(openssl rand -hex 32)\"\n"
 		    "  sudo weir doctor\n\n"
 		    "`weir COMMAND --help` says more; `weir --version` prints the version.\n");
@@ -68,7 +70,7 @@ static void forget_the_caller(void)
 
 int main(int argc, char **argv)
 {
-	static char name[64];
+	static char name[64], help[] = "--help";
 
 	log_init("weir", LOG_LVL_INFO);
 	forget_the_caller();
@@ -84,9 +86,10 @@ int main(int argc, char **argv)
 		if (!strcmp(argv[1], commands[i].name)) {
 			snprintf(name, sizeof name, "weir %s", commands[i].name);
 			argv[1] = name;
+			if (argc > 2 && !strcmp(argv[2], "-h"))
+				argv[2] = help;
 			return commands[i].fn(argc - 1, argv + 1);
 		}
-	fprintf(stderr, "weir: no command \"%s\"\n\n", argv[1]);
-	usage(stderr);
+	fprintf(stderr, "weir: no command \"%s\"; `weir --help` lists them\n", argv[1]);
 	return 2;
 }

@@ -1,92 +1,125 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `weir serve`: the supervisor, with the api and the auditor as children that have given up root. */
+/* `weir serve`: the supervisor, with the api, the auditor and the collector as children that have given up root. */
 #include <argp.h>
-#include <arpa/inet.h>
 #include <errno.h>
+#include <limits.h>
 #include <netdb.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "api/api.h"
 #include "cli/cli.h"
+#include "cli/config_load.h"
+#include "cli/config_show.h"
 #include "cli/launch.h"
+#include "cli/listener.h"
+#include "cli/look.h"
+#include "cli/prime.h"
+#include "cli/tlsfile.h"
+#include "cli/tokenfile.h"
 #include "core/cleanup.h"
 #include "core/limits.h"
 #include "core/log.h"
 #include "core/token.h"
 
-#define BACKLOG 512
-
 struct options {
-	const char *listen, *state_dir, *policy, *python;
+	struct config given; /* by options of the command line */
+	const char *config;
 	char *dev_token;
 	uint8_t dev_token_sha256[TOKEN_DIGEST_LEN];
-	bool plaintext;
-	unsigned pool;
+	bool check, json;
+	unsigned session_idle_s, session_life_s;
 	enum plan_step fault, skip;
 	struct err bad;
 };
 
-enum { KEY_LISTEN = 256, KEY_STATE, KEY_TOKEN, KEY_POLICY, KEY_PYTHON, KEY_PLAIN, KEY_POOL, KEY_FAULT, KEY_SKIP, KEY_STEPS };
+/* From KEY_FIRST on: enum config_key. */
+enum {
+	KEY_FIRST = 256,
+	KEY_CONFIG = KEY_FIRST + CONFIG_KEYS,
+	KEY_CHECK,
+	KEY_JSON,
+	KEY_TOKEN,
+	KEY_IDLE,
+	KEY_LIFE,
+	KEY_FAULT,
+	KEY_SKIP,
+	KEY_STEPS
+};
+#define KEY(name) (KEY_FIRST + CONFIG_##name)
 
 static const struct argp_option option_table[] = {
-    {"listen", KEY_LISTEN, "ADDR:PORT", 0, "where to listen: host:port, [v6]:port or unix:/path (default " DEFAULT_LISTEN ")",
+    {"config", KEY_CONFIG, "FILE", 0,
+     "the configuration (default: " CONFIG_FILE_DEFAULT ", if it is there); options win over it", 0},
+    {"listen", KEY(LISTEN), "ADDR:PORT", 0, "where to listen: host:port, [v6]:port or unix:/path (default " DEFAULT_LISTEN ")",
      0},
-    {"state-dir", KEY_STATE, "DIR", 0, "where the audit record lives (default " DEFAULT_STATE_DIR ")", 0},
+    {"state-dir", KEY(STATE_DIR), "DIR", 0, "where tokens and the audit record live (default " DEFAULT_STATE_DIR ")", 0},
     {"dev-token", KEY_TOKEN, "T", 0, "a token with every scope for project `dev`, known to this process alone; loopback only",
      0},
-    {"policy", KEY_POLICY, "P", 0,
+    {"policy", KEY(POLICY), "P", 0,
      "policy of snippets: a file, or the name of a shipped one (default: snippet, which denies everything)", 0},
-    {"python", KEY_PYTHON, "FILE", 0, "the interpreter that snippets run on (default: a Python 3.12, else python3)", 0},
-    {"pool", KEY_POOL, "N", 0, "sandboxes kept warm (default 3)", 0},
-    {"plaintext", KEY_PLAIN, 0, 0, "allow an address that is not loopback although there is no TLS", 0},
+    {"python", KEY(PYTHON), "FILE", 0, "the interpreter that snippets run on (default: a Python 3.12, else python3)", 0},
+    {"image", KEY(IMAGE), "DIR", 0, "the root of snippets: a directory or an OCI layout (default: made of the host's files)",
+     0},
+    {"pool", KEY(POOL_SIZE), "N", 0, "sandboxes kept warm (default 3)", 0},
+    {"tls-cert", KEY(TLS_CERTIFICATE), "FILE", 0, "serve HTTPS with this certificate (PEM, its chain behind it)", 0},
+    {"tls-key", KEY(TLS_KEY), "FILE", 0, "its key (PEM), which nobody but its owner may write nor everybody read", 0},
+    {"plaintext", KEY(PLAINTEXT), 0, 0, "allow an address that is not loopback although there is no TLS", 0},
+    {"check-config", KEY_CHECK, 0, 0, "start nothing: say what would be in force, or what is wrong", 0},
+    {"json", KEY_JSON, 0, 0, "with --check-config: print JSON", 0},
 #ifdef WEIR_TEST_HOOKS
     {"test-fault", KEY_FAULT, "STEP", 0, "make this set-up step fail in every sandbox", 0},
     {"test-skip", KEY_SKIP, "STEP", 0, "leave this set-up step out in every sandbox", 0},
     {"list-steps", KEY_STEPS, 0, 0, "print the steps and their layers", 0},
+    {"test-session-idle", KEY_IDLE, "S", 0, "seconds without a cell after which a session ends", 0},
+    {"test-session-life", KEY_LIFE, "S", 0, "seconds after which a session ends whatever it does", 0},
 #endif
     {0},
 };
+
+static unsigned seconds(const char *arg, const struct argp_state *state)
+{
+	char *end;
+	long n = strtol(arg, &end, 10);
+
+	if (*end || !*arg || n < 1 || n > LIMIT_SESSION_LIFE_S)
+		argp_error(state, "\"%s\" is not 1 to %d seconds", arg, LIMIT_SESSION_LIFE_S);
+	return (unsigned)n;
+}
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct options *o = state->input;
 
+	if (key >= KEY_FIRST && key < KEY_FIRST + CONFIG_KEYS) {
+		if (config_option(&o->given, (enum config_key)(key - KEY_FIRST), arg, &o->bad) < 0)
+			argp_error(state, "%s: %s", o->bad.where, o->bad.msg);
+		return 0;
+	}
 	switch (key) {
-	case KEY_LISTEN:
-		o->listen = arg;
+	case KEY_CONFIG:
+		o->config = arg;
 		break;
-	case KEY_STATE:
-		o->state_dir = arg;
+	case KEY_CHECK:
+		o->check = true;
+		break;
+	case KEY_JSON:
+		o->json = true;
 		break;
 	case KEY_TOKEN:
 		o->dev_token = arg;
 		break;
-	case KEY_POLICY:
-		o->policy = arg;
+	case KEY_IDLE:
+		o->session_idle_s = seconds(arg, state);
 		break;
-	case KEY_PYTHON:
-		o->python = arg;
+	case KEY_LIFE:
+		o->session_life_s = seconds(arg, state);
 		break;
-	case KEY_PLAIN:
-		o->plaintext = true;
-		break;
-	case KEY_POOL: {
-		char *end;
-		long n = strtol(arg, &end, 10);
-
-		if (*end || !*arg || n < 1 || n > LIMIT_SANDBOXES / 2)
-			argp_error(state, "--pool must be between 1 and %d", LIMIT_SANDBOXES / 2);
-		o->pool = (unsigned)n;
-		break;
-	}
 	case KEY_FAULT:
 		if (launch_step(arg, &o->fault, &o->bad) < 0)
 			argp_error(state, "%s", o->bad.msg);
@@ -99,6 +132,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		for (int i = STEP_NONE + 1; i < STEP_COUNT; i++)
 			printf("%s %s %s\n", plan_steps[i].name, plan_steps[i].layer, plan_steps[i].actor);
 		exit(0);
+	case ARGP_KEY_END:
+		if (o->json && !o->check)
+			argp_error(state, "--json: only with --check-config");
+		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
@@ -108,139 +145,134 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static const char doc[] =
     "Run the service: POST /v1/execute runs one Python snippet in a warm, single-use sandbox."
     "\vExamples:\n"
+    "  weir serve\n"
+    "  weir serve --config weir.json --check-config\n"
     "  weir serve --dev-token \"$TOKEN\"\n"
-    "  weir serve --listen unix:/run/weir.sock --dev-token \"$TOKEN\"\n\n"
+    "  weir serve --listen unix:/run/weir.sock\n"
+    "  weir serve --listen 0.0.0.0:8443 --tls-cert weir.crt --tls-key weir.key\n\n"
+    "`weir token mint --project NAME` makes tokens, while the service runs or before. "
     "SIGTERM stops it in order: running snippets get a moment, then are killed, and nothing is left behind. SIGHUP reads the "
     "policy again: what is wrong with it is logged, and what was in force stays; else the new one binds from the next packet "
-    "on, of snippets under way too.";
+    "on, of snippets under way too. Nothing else of the configuration is read again.";
 static const struct argp argp = {option_table, parse, NULL, doc, NULL, NULL, NULL};
 
-/* ---- listening ---- */
+/* ---- what it is to be ---- */
 
-static int listen_unix(const char *path, int *ret, struct err *e)
+/* Everything that is made before the first process is. */
+struct service {
+	struct config config;
+	struct inforce policy;
+	struct listener_rules rules;
+	struct image_place place;
+};
+
+static void service_clear(struct service *s)
 {
-	struct sockaddr_un sa = {.sun_family = AF_UNIX};
-	_cleanup_fd_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	struct stat st;
+	config_clear(&s->config);
+	inforce_clear(&s->policy);
+}
 
-	if ((size_t)snprintf(sa.sun_path, sizeof sa.sun_path, "%s", path) >= sizeof sa.sun_path)
-		return err_set(e, ENAMETOOLONG, "--listen", "a unix socket's path has at most %zu bytes",
-			       sizeof sa.sun_path - 1);
-	/* A socket that a dead instance left; never anything else. */
-	if (lstat(path, &st) == 0 && S_ISSOCK(st.st_mode) && connect(fd, (struct sockaddr *)&sa, sizeof sa) < 0 &&
-	    errno == ECONNREFUSED)
-		unlink(path);
-	if (fd < 0 || bind(fd, (struct sockaddr *)&sa, sizeof sa) < 0 || chmod(path, 0660) < 0 || listen(fd, BACKLOG) < 0)
-		return err_errno(e, errno, "--listen", "listen on %s", path);
-	*ret = TAKE_FD(fd);
+/* File, options, defaults: in this order, and every path absolute. */
+static int settle(const struct options *o, struct config *ret, struct err *e)
+{
+	_cleanup_config_ struct config c = {0};
+	_cleanup_free_ char *cwd = getcwd(NULL, 0);
+	struct config given = o->given;
+	int rc;
+
+	if (!cwd)
+		return err_errno(e, errno, "", "find the working directory");
+	rc = config_load(o->config, &c, e);
+	if (rc == 0)
+		rc = config_merge(&c, &given, e);
+	/* Those of the file are absolute by now. */
+	if (rc == 0)
+		rc = config_absolute(&c, cwd, e);
+	if (rc == 0 && (rc = config_check(&c, e)) < 0)
+		config_blame(&c, e);
+	if (rc < 0)
+		return rc;
+	*ret = c;
+	memset(&c, 0, sizeof c);
 	return 0;
 }
 
-static bool is_loopback(const struct sockaddr *sa)
+static int load_tls(const struct config *c, struct tlsfile *ret, const char **ret_warning, struct err *e)
 {
-	if (sa->sa_family == AF_INET)
-		return (ntohl(((const struct sockaddr_in *)sa)->sin_addr.s_addr) >> 24) == 127;
-	return sa->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)sa)->sin6_addr);
+	return c->tls_key ? tlsfile_load(c->tls_certificate, c->tls_key, ret, ret_warning, e) : 0;
 }
 
-static bool port_ok(const char *text)
+/* Whatever can be found wrong before anything is made. The key is read again when the one who needs it is started. */
+static int prepare(struct service *s, const struct options *o, struct err *e)
 {
-	size_t n = strspn(text, "0123456789");
-
-	return n > 0 && n <= 5 && !text[n] && atoi(text) <= 65535;
-}
-
-/* What to tell people: port 0 has become a real one. */
-static void listening_on(int fd, const char *asked, char *ret, size_t size)
-{
-	struct sockaddr_storage sa = {0};
-	socklen_t len = sizeof sa;
-	char host[NI_MAXHOST], port[NI_MAXSERV];
-
-	snprintf(ret, size, "%s", asked);
-	if (getsockname(fd, (struct sockaddr *)&sa, &len) < 0 || sa.ss_family == AF_UNIX ||
-	    getnameinfo((struct sockaddr *)&sa, len, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV))
-		return;
-	snprintf(ret, size, sa.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
-}
-
-static int listen_tcp(const struct options *o, int *ret, struct err *e)
-{
-	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | AI_PASSIVE}, *ai = NULL;
-	const char *colon = strrchr(o->listen, ':');
-	_cleanup_fd_ int fd = -1;
-	const int on = 1;
-	char host[256];
-	size_t n = colon ? (size_t)(colon - o->listen) : 0;
-	bool loopback;
+	const struct config *c = &s->config;
+	struct tlsfile tls = {NULL, NULL};
+	const char *warning = NULL;
 	int rc;
 
-	if (!colon || !n || n >= sizeof host || !port_ok(colon + 1))
-		return err_set(e, EINVAL, "--listen",
-			       "\"%s\" is not ADDR:PORT, [V6]:PORT (port 0 to 65535, 0: any) or unix:/path", o->listen);
-	snprintf(host, sizeof host, "%.*s", (int)n, o->listen);
-	if (host[0] == '[' && host[n - 1] == ']') {
-		host[n - 1] = 0;
-		memmove(host, host + 1, n - 1);
-	}
-	rc = getaddrinfo(host, colon + 1, &hints, &ai);
-	if (rc)
-		return err_set(e, EINVAL, "--listen", "%s: %s", o->listen, gai_strerror(rc));
-	loopback = is_loopback(ai->ai_addr);
-	if (!loopback && o->dev_token)
-		rc = err_set(e, EPERM, "--dev-token", "%s is not a loopback address; a development token is for loopback alone",
-			     host);
-	else if (!loopback && !o->plaintext)
-		rc = err_set(e, EPERM, "--listen",
-			     "%s is not a loopback address and there is no TLS: put a TLS proxy in front, or say --plaintext",
-			     host);
-	if (rc == 0) {
-		fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-		if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) < 0 ||
-		    bind(fd, ai->ai_addr, ai->ai_addrlen) < 0 || listen(fd, BACKLOG) < 0)
-			rc =
-			    errno == EADDRINUSE
-				? err_set(
-				      e, EADDRINUSE, "--listen",
-				      "%s: Address already in use: another program listens there (ss -ltnp says which); choose "
-				      "another port",
-				      o->listen)
-				: err_errno(e, errno, "--listen", "listen on %s", o->listen);
-	}
-	freeaddrinfo(ai);
+	s->rules = (struct listener_rules){.protected = c->plaintext || c->tls_key, .dev_token = o->dev_token};
+	rc = c->image ? look_image(c->image, e) : 0;
+	if (rc == 0 && c->python)
+		rc = look_python(c->python, c->image, e);
 	if (rc == 0)
-		*ret = TAKE_FD(fd);
+		rc = look_state_dir(c->state_dir, e);
+	if (rc == 0)
+		rc = listener_check(c->listen, &s->rules, e);
+	if (rc == 0)
+		rc = launch_policy(c->policy, &s->policy, e);
+	if (rc == 0)
+		rc = load_tls(c, &tls, &warning, e);
+	tlsfile_clear(&tls);
+	if (warning)
+		log_warn("%s: %s", c->tls_certificate, warning);
 	return rc;
-}
-
-static int make_listener(const struct options *o, int *ret, struct err *e)
-{
-	if (!strncmp(o->listen, "unix:", 5))
-		return listen_unix(o->listen + 5, ret, e);
-	return listen_tcp(o, ret, e);
 }
 
 /* ---- processes ---- */
 
-static int launch_api(struct wiring *w, int *listen_fd, struct options *o, pid_t *ret, struct err *e)
-{
-	pid_t pid = fork();
+struct child {
+	const char *name;
+	pid_t pid; /* -1: not started, or gone */
+};
+enum { CHILD_API, CHILD_AUDITOR, CHILD_COLLECTOR, CHILDREN };
 
-	if (pid < 0)
+/*
+ * Before the other children: what is the api's alone (the key, the times of use of tokens) is forgotten here before they are
+ * forked. (The key is not with them who unpack an image either: they have come and gone by now.)
+ */
+static int launch_api(struct wiring *w, int *listen_fd, const struct options *o, const struct config *c,
+		      const struct tokenfile *table, pid_t *ret, struct err *e)
+{
+	struct tlsfile tls = {NULL, NULL};
+	const char *warning;
+	int rc = load_tls(c, &tls, &warning, e);
+	pid_t pid;
+
+	if (rc < 0)
+		return rc;
+	pid = fork();
+	if (pid < 0) {
+		tlsfile_clear(&tls);
 		return err_errno(e, errno, "api", "fork the api");
+	}
 	if (pid == 0) {
+		struct tokens tokens = {table->file, table->used};
 		struct api_config config = {
 		    .listen_fd = *listen_fd,
 		    .supervisor_fd = w->client_sup,
 		    .auditor_fd = w->client_auditor,
+		    .collector_fd = w->client_collector,
+		    .tokens = &tokens,
 		    .uid = UID_API,
 		    .gid = UID_API,
 		    .has_dev_token = o->dev_token != NULL,
+		    .tls_cert = tls.certificate,
+		    .tls_key = tls.key,
 		    .log_level = LOG_LVL_INFO,
 		};
 
 		memcpy(config.dev_token_sha256, o->dev_token_sha256, sizeof config.dev_token_sha256);
-		w->client_sup = w->client_auditor = -1;
+		w->client_sup = w->client_auditor = w->client_collector = -1;
 		wiring_close(w);
 		signal(SIGHUP, SIG_IGN); /* the supervisor stops us in its turn */
 		launch_unblock_signals();
@@ -249,8 +281,10 @@ static int launch_api(struct wiring *w, int *listen_fd, struct options *o, pid_t
 	}
 	cleanup_fdp(&w->client_sup);
 	cleanup_fdp(&w->client_auditor);
+	cleanup_fdp(&w->client_collector);
 	cleanup_fdp(listen_fd);
-	w->client_sup = w->client_auditor = *listen_fd = -1;
+	w->client_sup = w->client_auditor = w->client_collector = *listen_fd = -1;
+	tlsfile_clear(&tls);
 	*ret = pid;
 	return 0;
 }
@@ -272,105 +306,169 @@ static void instance_name(const char *state_dir, char *ret, size_t size)
 	snprintf(ret, size, "serve-%08x", (unsigned)(hash ^ hash >> 32));
 }
 
-static int serve(struct options *o, struct err *e)
+static void say_who_may_call(const struct tokenfile *table, const struct options *o, const struct config *c)
 {
-	_cleanup_fd_ int dir = -1, listener = -1;
-	char python[PATH_MAX];
-	struct supervisor_config config = {.python = launch_absolute(o->python, python, sizeof python),
-					   .pool_size = o->pool,
+	unsigned active = tokens_active(table->file, time(NULL));
+	bool usual = !strcmp(c->state_dir, DEFAULT_STATE_DIR);
+
+	if (active || o->dev_token)
+		log_info("%u %s active%s", active, active == 1 ? "token is" : "tokens are",
+			 o->dev_token ? ", and the one of --dev-token" : "");
+	else
+		log_warn(
+		    "no token is active, so every request is refused: `weir token mint --project NAME%s%s` makes one, which "
+		    "works at once",
+		    usual ? "" : " --state-dir ", usual ? "" : c->state_dir);
+}
+
+static int launch_children(struct service *s, const struct options *o, struct wiring *w, int dir, int *listener,
+			   struct child children[CHILDREN], struct err *e)
+{
+	struct tokenfile table = {NULL, NULL, -1};
+	int rc = tokenfile_open(dir, s->config.state_dir, TOKENFILE_SERVE, &table, e);
+
+	if (rc == 0) {
+		say_who_may_call(&table, o, &s->config);
+		rc = launch_api(w, listener, o, &s->config, &table, &children[CHILD_API].pid, e);
+	}
+	tokenfile_close(&table);
+	if (rc == 0)
+		rc = launch_auditor(w, dir, &children[CHILD_AUDITOR].pid, e);
+	if (rc == 0)
+		rc = launch_collector(w, &children[CHILD_COLLECTOR].pid, e);
+	return rc;
+}
+
+/* They have seen the end of their sockets; what does not leave by itself is ended. */
+static void end_children(struct child children[CHILDREN])
+{
+	unsigned alive = CHILDREN;
+
+	for (int i = 0; i < 50 && alive; i++) {
+		if (i)
+			usleep(20000);
+		alive = 0;
+		for (int k = 0; k < CHILDREN; k++) {
+			if (children[k].pid > 0 && waitpid(children[k].pid, NULL, WNOHANG) != 0)
+				children[k].pid = -1;
+			alive += children[k].pid > 0;
+		}
+	}
+	for (int k = 0; k < CHILDREN; k++)
+		if (children[k].pid > 0)
+			kill(children[k].pid, SIGKILL);
+}
+
+static int supervise(struct service *s, const struct options *o, struct wiring *w, const struct child children[CHILDREN],
+		     const char *instance, struct err *e)
+{
+	struct supervisor_config config = {.instance = instance,
+					   .state_dir = s->config.state_dir,
+					   .image = s->place.root[0] ? s->place.root : NULL,
+					   .python = s->config.python,
+					   .caches = s->place.caches[0] ? s->place.caches : NULL,
+					   .policy = &s->policy,
+					   .pool_size = s->config.pool_size,
+					   .session_idle_s = o->session_idle_s,
+					   .session_life_s = o->session_life_s,
 					   .fault = o->fault,
 					   .skip = o->skip};
-	struct supervisor *s = NULL;
-	_cleanup_inforce_ struct inforce policy = {0};
-	struct wiring w;
-	pid_t auditor = -1, api = -1;
-	char instance[64], where[NI_MAXHOST + NI_MAXSERV + 8], socket_path[PATH_MAX] = "";
+	struct supervisor *sup = NULL;
 	struct err e2;
-	int rc, rc2;
+	const char *text;
+	int rc = supervisor_new(&sup, &config, w->sup_auditor, e), rc2;
 
-	if (o->python && strchr(o->python, '/') && access(o->python, X_OK) < 0)
-		return err_errno(e, errno, "--python", "%s", o->python);
-	if ((rc = launch_policy(o->policy, &policy, e)) < 0 || (rc = launch_state_dir(o->state_dir, &dir, e)) < 0 ||
-	    (rc = make_listener(o, &listener, e)) < 0 || (rc = wiring_make(&w, e)) < 0)
-		return rc;
-	/* Found again at the end, when our working directory is another. */
-	if (!strncmp(o->listen, "unix:", 5) && !realpath(o->listen + 5, socket_path))
-		return err_errno(e, errno, "--listen", "find %s", o->listen + 5);
-	instance_name(o->state_dir, instance, sizeof instance);
-	config.instance = instance;
-	config.state_dir = o->state_dir;
-	config.policy = &policy;
-	listening_on(listener, o->listen, where, sizeof where);
-	log_init("supervisor", LOG_LVL_INFO);
-	launch_block_signals();
-	rc = launch_auditor(&w, dir, &auditor, e);
-	if (rc == 0)
-		rc = launch_api(&w, &listener, o, &api, e);
+	w->sup_auditor = -1;
+	for (size_t i = 0; rc == 0 && (text = supervisor_warning(sup, i)); i++)
+		log_warn("%s", text);
 	if (rc == 0) {
-		log_info("starting: policy %s, listening on %s", policy.policy->name, where);
-		rc = supervisor_new(&s, &config, w.sup_auditor, e);
-		w.sup_auditor = -1;
+		rc = supervisor_add_client(sup, w->sup_client, e);
+		w->sup_client = -1;
 	}
 	if (rc == 0) {
-		if (supervisor_missing(s)[0])
-			log_warn("not on this host, so not in the image either: %s", supervisor_missing(s));
-		rc = supervisor_add_client(s, w.sup_client, e);
-		w.sup_client = -1;
+		for (int i = 0; i < CHILDREN; i++)
+			supervisor_watch_child(sup, children[i].pid, children[i].name);
+		rc = supervisor_run(sup, e);
 	}
-	if (rc == 0) {
-		supervisor_watch_child(s, api, "api");
-		supervisor_watch_child(s, auditor, "auditor");
-		rc = supervisor_run(s, e);
-	}
-	rc2 = supervisor_free(s, &e2);
+	rc2 = supervisor_free(sup, &e2);
 	if (rc == 0 && rc2 < 0) {
 		*e = e2;
 		rc = rc2;
 	}
-	wiring_close(&w);
-	/* Both have seen the end of their sockets; what does not leave by itself is ended. */
-	for (int i = 0; i < 50 && (api > 0 || auditor > 0); i++) {
-		if (api > 0 && waitpid(api, NULL, WNOHANG) != 0)
-			api = -1;
-		if (auditor > 0 && waitpid(auditor, NULL, WNOHANG) != 0)
-			auditor = -1;
-		if (api > 0 || auditor > 0)
-			usleep(20000);
+	return rc;
+}
+
+static int serve(struct service *s, const struct options *o, struct err *e)
+{
+	struct child children[CHILDREN] = {{"api", -1}, {"auditor", -1}, {"collector", -1}};
+	_cleanup_fd_ int dir = -1, listener = -1;
+	char instance[64], where[NI_MAXHOST + NI_MAXSERV + 8];
+	const struct config *c = &s->config;
+	struct stat socket_file;
+	const struct image_wish wish = {
+	    .image = c->image, .python = c->python, .state_dir = c->state_dir, .prime = c->image != NULL};
+	struct wiring w;
+	int rc;
+
+	log_init("supervisor", LOG_LVL_INFO);
+	if (c->file)
+		log_info("configuration: %s", c->file);
+	else
+		log_info("configuration: none (there is no " CONFIG_FILE_DEFAULT ")");
+	if ((rc = launch_state_dir(c->state_dir, &dir, e)) < 0 || (rc = place_image(&wish, &s->place, e)) < 0 ||
+	    (rc = listener_open(c->listen, &s->rules, &listener, e)) < 0 || (rc = wiring_make(&w, e)) < 0)
+		return rc;
+	listener_note(c->listen, &socket_file);
+	instance_name(c->state_dir, instance, sizeof instance);
+	listener_name(listener, c->listen, where, sizeof where);
+	launch_block_signals();
+	rc = launch_children(s, o, &w, dir, &listener, children, e);
+	if (rc == 0) {
+		log_info("starting: policy %s, listening on %s%s", s->policy.policy->name, where, c->tls_key ? " (HTTPS)" : "");
+		rc = supervise(s, o, &w, children, instance, e);
 	}
-	if (api > 0)
-		kill(api, SIGKILL);
-	if (auditor > 0)
-		kill(auditor, SIGKILL);
-	if (socket_path[0])
-		unlink(socket_path);
+	wiring_close(&w);
+	end_children(children);
+	listener_remove(c->listen, &socket_file);
 	if (rc == 0)
 		log_info("stopped; nothing is left running");
 	return rc;
 }
 
 /* From here on only its digest is known, and the list of processes does not show it any more. */
-static void forget_token(struct options *o)
+static int forget_token(struct options *o, struct err *e)
 {
+	if (!token_text_ok(o->dev_token, strlen(o->dev_token)))
+		return err_set(e, EINVAL, "--dev-token",
+			       "a token has 1 to %d characters of A-Z a-z 0-9 - . _ ~ + / =", TOKEN_TEXT_MAX);
 	token_digest(o->dev_token, strlen(o->dev_token), o->dev_token_sha256);
 	memset(o->dev_token, 'x', strlen(o->dev_token));
+	return 0;
 }
 
 int serve_cmd(int argc, char **argv)
 {
-	struct options o = {.listen = DEFAULT_LISTEN, .state_dir = DEFAULT_STATE_DIR, .pool = LIMIT_POOL_SIZE};
+	struct options o = {0};
+	struct service s = {0};
 	struct err e = {0};
+	int rc = 0;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &o);
-	if (cli_need_root(&e) < 0)
-		return cli_fail(&e);
-	if (o.dev_token && !token_text_ok(o.dev_token, strlen(o.dev_token))) {
-		err_set(&e, EINVAL, "--dev-token",
-			"a token has 1 to %d characters of A-Z a-z 0-9 - . _ ~ + / =", TOKEN_TEXT_MAX);
-		return cli_fail(&e);
-	}
-	if (o.dev_token)
-		forget_token(&o);
-	else
-		log_warn("no --dev-token: every request will be refused (start with --dev-token and a random token to use it)");
-	return serve(&o, &e) < 0 ? cli_fail(&e) : 0;
+	if (!o.check)
+		rc = cli_need_root(&e);
+	if (rc == 0 && o.dev_token)
+		rc = forget_token(&o, &e);
+	if (rc == 0)
+		rc = settle(&o, &s.config, &e);
+	if (rc == 0)
+		rc = prepare(&s, &o, &e);
+	if (rc == 0)
+		rc = o.check ? config_show(&s.config, o.json, &e) : serve(&s, &o, &e);
+	if (rc < 0)
+		config_blame(&s.config, &e);
+	service_clear(&s);
+	config_clear(&o.given);
+	if (rc < 0)
+		cli_fail(&e);
+	return rc == 0 ? 0 : o.check ? 1 : EXIT_WEIR;
 }

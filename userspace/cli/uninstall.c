@@ -8,21 +8,30 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/config_load.h"
+#include "cli/prime.h"
+#include "cli/tokenfile.h"
 #include "core/cleanup.h"
 #include "supervisor/supervisor.h"
 
 struct options {
-	const char *state_dir;
+	const char *state_dir, *config;
 	bool keep_state;
 };
 
+enum { KEY_CONFIG = 256 };
+
 static const struct argp_option option_table[] = {
-    {"state-dir", 's', "DIR", 0, "the state directory to remove (default " DEFAULT_STATE_DIR ")", 0},
-    {"keep-state", 'k', 0, 0, "keep it: the audit records stay", 0},
+    {"state-dir", 's', "DIR", 0,
+     "the state directory to remove (default: what the configuration says, else " DEFAULT_STATE_DIR ")", 0},
+    {"config", KEY_CONFIG, "FILE", 0,
+     "the configuration whose state directory is meant (default: " CONFIG_FILE_DEFAULT ", if it is there)", 0},
+    {"keep-state", 'k', 0, 0, "keep it: audit records and tokens stay", 0},
     {0},
 };
 
@@ -34,6 +43,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case 's':
 		o->state_dir = arg;
 		return 0;
+	case KEY_CONFIG:
+		o->config = arg;
+		return 0;
 	case 'k':
 		o->keep_state = true;
 		return 0;
@@ -42,9 +54,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static const char doc[] = "Remove every pin, cgroup, mount and file that Weir ever made on this host, audit records included."
-			  "\vStop running services first: an instance that is alive is left alone, and this then fails.\n"
-			  "Configuration in /etc/weir was written by you, and stays.";
+static const char doc[] =
+    "Remove every pin, cgroup, mount and file that Weir ever made on this host, audit records and tokens included."
+    "\vStop running services first: an instance that is alive is left alone, and this then fails.\n"
+    "Configuration in /etc/weir was written by you, and stays.\n\n"
+    "Exit status: 0; 125 when an instance is alive or something could not be removed; 64 for arguments that make no sense.";
 static const struct argp argp = {option_table, parse, NULL, doc, NULL, NULL, NULL};
 
 /*
@@ -74,11 +88,13 @@ static int remove_tree(const char *path, int levels)
 	return rmdir(path) < 0 && errno != ENOENT ? -errno : 0;
 }
 
-/* What the auditor makes, by name: a mistyped --state-dir must not cost anybody a file. */
+/* What Weir makes in it, by name: a mistyped --state-dir must not cost anybody a file. */
 static int remove_state(const char *dir, struct err *e)
 {
-	static const char *const ours[] = {"audit/audit.ndjson", "audit/audit.ndjson.1", "audit/audit.lock"};
+	static const char *const ours[] = {"audit/audit.ndjson", "audit/audit.ndjson.1", "audit/audit.lock", TOKENFILE_TABLE,
+					   TOKENFILE_USED};
 	_cleanup_fd_ int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int rc;
 
 	if (fd < 0)
 		return errno == ENOENT ? 0 : err_errno(e, errno, "--state-dir", "open %s", dir);
@@ -87,6 +103,9 @@ static int remove_state(const char *dir, struct err *e)
 			return err_errno(e, errno, "", "remove %s/%s", dir, ours[i]);
 	if (unlinkat(fd, "audit", AT_REMOVEDIR) < 0 && errno != ENOENT && errno != ENOTEMPTY)
 		return err_errno(e, errno, "", "remove %s/audit", dir);
+	rc = prime_remove(fd, e);
+	if (rc < 0)
+		return rc;
 	if (rmdir(dir) < 0 && errno != ENOENT) {
 		if (errno != ENOTEMPTY && errno != EBUSY)
 			return err_errno(e, errno, "", "remove %s", dir);
@@ -118,9 +137,55 @@ static int remove_pins(struct err *e)
 	return 0;
 }
 
+/* The first line of a small file; "" when there is none. */
+static void read_line(const char *instance, const char *name, char *ret, size_t size)
+{
+	char path[PATH_MAX];
+	ssize_t n = 0;
+
+	snprintf(path, sizeof path, RUN_DIR "/%s/%s", instance, name);
+	{
+		_cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+		if (fd >= 0)
+			n = read(fd, ret, size - 1);
+	}
+	ret[n > 0 ? n : 0] = 0;
+	ret[strcspn(ret, "\n")] = 0;
+}
+
+static bool is_alive(const char *instance)
+{
+	char path[PATH_MAX];
+	_cleanup_fd_ int fd = -1;
+
+	snprintf(path, sizeof path, RUN_DIR "/%s/lock", instance);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0;
+}
+
+/* Which they are, for who has to stop them. Under supervisor_lock(). */
+static void name_live(void)
+{
+	_cleanup_dir_ DIR *d = opendir(RUN_DIR);
+	struct dirent *de;
+
+	while (d && (de = readdir(d))) {
+		char pid[32], state[PATH_MAX];
+
+		if (de->d_name[0] == '.' || de->d_type != DT_DIR || !is_alive(de->d_name))
+			continue;
+		read_line(de->d_name, "lock", pid, sizeof pid);
+		read_line(de->d_name, "state-dir", state, sizeof state);
+		fprintf(stderr, "weir:   %s%s%s%s%s%s\n", de->d_name, pid[0] ? ", pid " : "", pid,
+			state[0] ? ", state directory " : "", state, pid[0] ? ": kill it to stop it in order" : "");
+	}
+}
+
 int uninstall_cmd(int argc, char **argv)
 {
-	struct options o = {.state_dir = DEFAULT_STATE_DIR};
+	struct options o = {0};
+	_cleanup_free_ char *state_dir = NULL;
 	struct sweep_result r = {0};
 	_cleanup_fd_ int lock = -1;
 	int rc;
@@ -128,20 +193,26 @@ int uninstall_cmd(int argc, char **argv)
 
 	argp_parse(&argp, argc, argv, 0, NULL, &o);
 	/* Held to the end: a weir that starts meanwhile must not lose what it has just made. */
-	if (cli_need_root(&e) < 0 || supervisor_lock(&lock, &e) < 0 || supervisor_sweep_all(&r, &e) < 0)
+	if (cli_need_root(&e) < 0 || (!o.keep_state && config_state_dir(o.state_dir, o.config, &state_dir, &e) < 0) ||
+	    supervisor_lock(&lock, &e) < 0 || supervisor_sweep_all(&r, &e) < 0)
 		return cli_fail(&e);
 	if (r.live) {
 		err_set(&e, EBUSY, "", "%u instance(s) of Weir are running; stop them first", r.live);
-		return cli_fail(&e);
+		cli_fail(&e);
+		name_live();
+		return EXIT_WEIR;
 	}
-	if (remove_pins(&e) < 0 || (!o.keep_state && remove_state(o.state_dir, &e) < 0))
+	if (remove_pins(&e) < 0 || (!o.keep_state && remove_state(state_dir, &e) < 0))
 		return cli_fail(&e);
 	rc = remove_tree(RUN_DIR, 1);
 	if (rc < 0) {
 		err_errno(&e, -rc, "", "remove " RUN_DIR);
 		return cli_fail(&e);
 	}
-	printf("removed: %u dead instance(s), %u sandbox(es), %u process(es)%s\n", r.instances, r.sandboxes, r.processes,
-	       o.keep_state ? "; the audit records stay" : "");
-	return 0;
+	printf("removed: %u dead instance(s), %u sandbox(es), %u process(es)", r.instances, r.sandboxes, r.processes);
+	if (o.keep_state)
+		printf("; audit records and tokens stay\n");
+	else
+		printf("; the state directory was %s\n", state_dir);
+	return cli_flush(&e) < 0 ? cli_fail(&e) : 0;
 }

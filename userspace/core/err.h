@@ -11,7 +11,7 @@
 struct err {
 	int code;	/* positive errno */
 	char where[64]; /* layer name, JSON pointer or line:column; "" when it adds nothing */
-	char msg[256];	/* a sentence, no newline; says what would mend it where we know */
+	char msg[1024]; /* a sentence, no newline; says what would mend it where we know. One that is longer loses its middle */
 };
 
 /* Fills `e` (which may be NULL) and returns -code. The message should not repeat strerror(code); see err_errno(). */

@@ -30,10 +30,42 @@ struct check {
 	struct err *err;
 };
 
-/* What may stand behind a backslash, but for `u`, and what each means. */
-static const char plain_escapes[] = "\"\\/bfnrt", plain_meanings[] = "\"\\/\b\f\n\r\t";
+/* What may stand behind a backslash, but for `u`, and what each means; 0: nothing. */
+static const char meanings[256] = {
+    ['"'] = '"', ['\\'] = '\\', ['/'] = '/', ['b'] = '\b', ['f'] = '\f', ['n'] = '\n', ['r'] = '\r', ['t'] = '\t',
+};
 
 static const char ELLIPSIS[] = "\xe2\x80\xa6";
+
+#define EACH_BYTE(b) (0x0101010101010101u * (uint64_t)(b))
+
+/* Not 0 when some byte of `w` is 0. The lowest bit that is set is right; those above it may not be. */
+static inline uint64_t zero_byte(uint64_t w)
+{
+	return (w - EACH_BYTE(1)) & ~w & EACH_BYTE(0x80);
+}
+
+/*
+ * Behind what is certainly plain inside a string: everything up to a quote or a backslash, and, when the text is not checked
+ * yet, only ASCII without control characters. Eight bytes at a time: bodies are megabytes of this, read several times over.
+ */
+static inline const char *skip_plain(const char *p, const char *end, bool checked)
+{
+	while (end - p >= (ptrdiff_t)sizeof(uint64_t)) {
+		uint64_t w, special;
+
+		memcpy(&w, p, sizeof w);
+		special = zero_byte(w ^ EACH_BYTE('"')) | zero_byte(w ^ EACH_BYTE('\\'));
+		if (!checked)
+			special |= (w & EACH_BYTE(0x80)) | ((w - EACH_BYTE(0x20)) & ~w & EACH_BYTE(0x80));
+		if (special)
+			break;
+		p += sizeof w;
+	}
+	while (p < end && *p != '"' && *p != '\\' && (checked || ((unsigned char)*p >= 0x20 && (unsigned char)*p < 0x80)))
+		p++;
+	return p;
+}
 
 void jtext_point(char *where, size_t size, const char *token, size_t len)
 {
@@ -147,9 +179,13 @@ static int check_string(struct check *c, bool is_name)
 	bool valid;
 
 	c->at++;
-	while (c->at < c->end) {
-		unsigned char ch = (unsigned char)*c->at;
+	for (;;) {
+		unsigned char ch;
 
+		c->at = skip_plain(c->at, c->end, false);
+		if (c->at >= c->end)
+			break;
+		ch = (unsigned char)*c->at;
 		if (ch == '"') {
 			c->at++;
 			return 0;
@@ -173,7 +209,7 @@ static int check_string(struct check *c, bool is_name)
 				if (cp == 0 && is_name)
 					return fail(c, EINVAL, "a name without NUL");
 				c->at = escape;
-			} else if (memchr(plain_escapes, *escape, sizeof plain_escapes - 1)) {
+			} else if (meanings[(unsigned char)*escape]) {
 				c->at += 2;
 			} else {
 				return fail(c, EINVAL, "an escape that JSON has");
@@ -357,11 +393,10 @@ int jtext_check(const char *text, size_t len, unsigned max_depth, struct err *e)
 	}
 }
 
-static const char *skip_string(const char *at)
+static const char *skip_string(const char *at, const char *end)
 {
-	for (at++; *at != '"'; at++)
-		if (*at == '\\')
-			at++;
+	for (at = skip_plain(at + 1, end, true); *at != '"'; at = skip_plain(at + 2, end, true))
+		;
 	return at + 1;
 }
 
@@ -375,14 +410,14 @@ static struct jtext value_at(const char *at, const char *end)
 	switch (*at) {
 	case '"':
 		v.kind = JTEXT_STRING;
-		at = skip_string(at);
+		at = skip_string(at, end);
 		break;
 	case '{':
 	case '[':
 		v.kind = *at == '{' ? JTEXT_OBJECT : JTEXT_ARRAY;
 		do {
 			if (*at == '"') {
-				at = skip_string(at);
+				at = skip_string(at, end);
 				continue;
 			}
 			if (*at == '{' || *at == '[')
@@ -416,10 +451,14 @@ static struct jtext value_at(const char *at, const char *end)
 
 struct jtext jtext_root(const char *text, size_t len)
 {
-	const char *at = text;
-
-	skip_space(&at, text + len);
-	return value_at(at, text + len);
+	const char *at = text, *end = text + len;
+	skip_space(&at, end);
+	while (end > at && (end[-1] == ' ' || end[-1] == '\t' || end[-1] == '\n' || end[-1] == '\r'))
+		end--;
+	/* One value and nothing after it: its end is the document's, however long it is. */
+	if (*at == '{' || *at == '[')
+		return (struct jtext){.kind = *at == '{' ? JTEXT_OBJECT : JTEXT_ARRAY, .text = at, .len = (size_t)(end - at)};
+	return value_at(at, end);
 }
 
 bool jtext_next(const struct jtext *parent, const char **at, struct jtext *ret_name, struct jtext *ret_value)
@@ -456,8 +495,7 @@ static size_t next_plain(const char **at, const char *end, char ret[4])
 	}
 	(*at)++;
 	if (**at != 'u') {
-		ret[0] = plain_meanings[(const char *)memchr(plain_escapes, **at, sizeof plain_escapes - 1) - plain_escapes];
-		(*at)++;
+		ret[0] = meanings[(unsigned char)*(*at)++];
 		return 1;
 	}
 	(*at)++;
@@ -465,23 +503,45 @@ static size_t next_plain(const char **at, const char *end, char ret[4])
 	return utf8_encode(cp, ret);
 }
 
+/* The whole inside of a checked string, escapes undone: never longer, so `out` may be where it stands. Returns its bytes. */
+static size_t undo_escapes(char *out, const char *p, const char *end)
+{
+	const char *start = out;
+
+	while (p < end) {
+		const char *escape = memchr(p, '\\', (size_t)(end - p));
+		size_t n = (size_t)((escape ? escape : end) - p);
+		char piece[4];
+
+		if (out != p)
+			memmove(out, p, n);
+		out += n;
+		p += n;
+		while (p < end && *p == '\\') {
+			n = next_plain(&p, end, piece);
+			memcpy(out, piece, n);
+			out += n;
+		}
+	}
+	return (size_t)(out - start);
+}
+
 char *jtext_string(const struct jtext *value, size_t *ret_len)
 {
-	const char *p = value->text + 1, *end = value->text + value->len - 1;
-	char *out = malloc(value->len); /* undoing an escape never makes it longer */
-	size_t n = 0;
+	char *out = malloc(value->len);
 
 	if (!out)
 		return NULL;
-	while (p < end) {
-		char piece[4];
-		size_t got = next_plain(&p, end, piece);
+	*ret_len = undo_escapes(out, value->text + 1, value->text + value->len - 1);
+	out[*ret_len] = 0;
+	return out;
+}
 
-		memcpy(out + n, piece, got);
-		n += got;
-	}
-	out[n] = 0;
-	*ret_len = n;
+char *jtext_string_in_place(char *text, const struct jtext *value, size_t *ret_len)
+{
+	char *out = text + (value->text - text) + 1;
+
+	*ret_len = undo_escapes(out, out, out + value->len - 2);
 	return out;
 }
 

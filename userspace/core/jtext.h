@@ -48,6 +48,12 @@ bool jtext_next(const struct jtext *parent, const char **at, struct jtext *ret_n
 /* The text of a string, escapes undone: malloc'd, NUL-terminated, may hold NUL. Returns NULL without memory. */
 char *jtext_string(const struct jtext *value, size_t *ret_len);
 
+/*
+ * The same without a copy: escapes are undone inside the document, `text`, so that neither this value nor one around it may
+ * be read again (jtext_next() of those around it goes on behind it). Borrowed, not terminated.
+ */
+char *jtext_string_in_place(char *text, const struct jtext *value, size_t *ret_len);
+
 /* Whether a string's text, escapes undone, is `text`. */
 bool jtext_is(const struct jtext *value, const char *text);
 

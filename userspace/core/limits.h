@@ -7,35 +7,81 @@
 #define WEIR_CORE_LIMITS_H
 
 #define WEIR_LIMITS(LIMIT)                                                                                                     \
-	LIMIT(TIMEOUT_DEFAULT_S, 20, "s", "what a snippet gets when it names no deadline")                                     \
-	LIMIT(TIMEOUT_MIN_S, 1, "s", "the shortest deadline that still means something")                                       \
-	LIMIT(TIMEOUT_MAX_S, 60, "s", "no snippet holds a sandbox for longer")                                                 \
-	LIMIT(MEMORY_BYTES, 512LL << 20, "bytes", "memory of one sandbox, no swap; tmpfs pages count")                         \
-	LIMIT(CPU_PERCENT, 100, "% of one CPU", "bandwidth; over it a run is slowed, not ended")                               \
-	LIMIT(PIDS, 256, "processes and threads", "fork bombs end in EAGAIN")                                                  \
-	LIMIT(OPEN_FILES, 1024, "files per process", "RLIMIT_NOFILE")                                                          \
-	LIMIT(TMPFS_BYTES, 64LL << 20, "bytes", "each of the working directory, /tmp and /dev/shm: a full disk is ENOSPC")     \
-	LIMIT(TMPFS_INODES, 16384, "inodes", "each of the three")                                                              \
-	LIMIT(OUTPUT_BYTES, 4LL << 20, "bytes", "stdout and stderr each; over it the run ends")                                \
-	LIMIT(BODY_BYTES, 16LL << 20, "bytes", "one HTTP request body")                                                        \
-	LIMIT(CODE_BYTES, 1LL << 20, "bytes", "the code of one request")                                                       \
-	LIMIT(HEADER_BYTES, 16384, "bytes", "request line and headers of one HTTP request")                                    \
-	LIMIT(JSON_DEPTH, 64, "levels", "nesting of a request body")                                                           \
-	LIMIT(CONNECTIONS, 1024, "connections", "open HTTP connections")                                                       \
-	LIMIT(CONNECTION_IDLE_S, 30, "s", "a client that sends nothing, or reads nothing")                                     \
-	LIMIT(PROJECT_RUNNING, 64, "runs", "of one project at once")                                                           \
-	LIMIT(PROJECT_WAITING, 256, "runs", "of one project waiting for a sandbox; over it 429")                               \
-	LIMIT(POOL_WAIT_S, 30, "s", "for a warm sandbox; after it 503")                                                        \
+	LIMIT(TIMEOUT_DEFAULT_S, 20, "s", "the deadline of a run whose request names none")                                    \
+	LIMIT(TIMEOUT_MIN_S, 1, "s", "the shortest deadline a request may name")                                               \
+	LIMIT(TIMEOUT_MAX_S, 60, "s", "the longest deadline of a run in a sandbox of its own; over it 400")                    \
+	LIMIT(CELL_TIMEOUT_MAX_S, 120, "s", "the longest deadline of a session's cell; over it 400")                           \
+	LIMIT(MEMORY_BYTES, 512LL << 20, "bytes",                                                                              \
+	      "of one sandbox, its files in memory counted, no swap; over it the run ends")                                    \
+	LIMIT(CPU_PERCENT, 100, "% of one CPU", "of one sandbox; over it a run is slowed, not ended")                          \
+	LIMIT(PIDS, 256, "processes and threads", "of one sandbox at once; over it EAGAIN")                                    \
+	LIMIT(OPEN_FILES, 1024, "files per process", "of one process; over it EMFILE")                                         \
+	LIMIT(TMPFS_BYTES, 64LL << 20, "bytes", "each of the working directory, /tmp and /dev/shm; over it ENOSPC")            \
+	LIMIT(TMPFS_INODES, 16384, "inodes", "in each of the working directory, /tmp and /dev/shm; over it ENOSPC")            \
+	LIMIT(OUTPUT_BYTES, 4LL << 20, "bytes", "each of standard output and standard error; over it the run ends")            \
+	LIMIT(BODY_BYTES, 16LL << 20, "bytes", "the body of one request; over it 413")                                         \
+	LIMIT(CODE_BYTES, 1LL << 20, "bytes", "the code of one request; over it 413")                                          \
+	LIMIT(STDIN_BYTES, 4LL << 20, "bytes", "the standard input of one request; over it 413")                               \
+	LIMIT(ENV_NAMES, 64, "names", "in the environment of one request; over it 413")                                        \
+	LIMIT(ENV_BYTES, 32768, "bytes",                                                                                       \
+	      "the environment of one request: names, values, and two bytes more for each; over it 413")                       \
+	LIMIT(FILES_IN, 256, "files", "of one request; over it 413")                                                           \
+	LIMIT(FILES_IN_BYTES, 10LL << 20, "bytes", "the content of all files of one request, decoded; over it 413")            \
+	LIMIT(FILES_IN_DEPTH, 16, "levels", "of the path of a request's file, its own name counted; over it 413")              \
+	LIMIT(FILE_PATH_BYTES, 1024, "bytes", "the path of a request's file; over it 413")                                     \
+	LIMIT(FILE_NAME_BYTES, 255, "bytes", "one name in the path of a request's file; over it 413")                          \
+	LIMIT(FILES_OUT, 256, "files", "in one answer; the rest are listed as skipped")                                        \
+	LIMIT(FILE_OUT_BYTES, 8LL << 20, "bytes", "one file in an answer; a larger one is listed as skipped")                  \
+	LIMIT(FILES_OUT_BYTES, 16LL << 20, "bytes", "all files of one answer; what does not fit is listed as skipped")         \
+	LIMIT(FILES_OUT_DEPTH, 32, "levels", "of the path of an answer's file; what is deeper is listed as skipped")           \
+	LIMIT(FILES_OUT_MS, 2000, "ms", "for reading what a run left; what is not read by then is listed as skipped")          \
+	LIMIT(FILES_SKIPPED, 256, "paths", "listed as skipped in one answer; the rest are counted")                            \
+	LIMIT(HEADER_BYTES, 16384, "bytes", "request line and headers of one request; over it 431")                            \
+	LIMIT(JSON_DEPTH, 64, "levels", "nesting of a request's body; over it 400")                                            \
+	LIMIT(CONNECTIONS, 1024, "connections", "open to one service at once")                                                 \
+	LIMIT(CONNECTION_IDLE_S, 30, "s",                                                                                      \
+	      "without a byte from a client, or without it reading one; then its connection is closed")                        \
+	LIMIT(TRANSFER_S, 120, "s", "for a request to arrive whole, and for its answer to be read")                            \
+	LIMIT(DISCARD_BYTES, 64LL << 20, "bytes",                                                                              \
+	      "of a refused request that are read and thrown away, for its client to get to the answer")                       \
+	LIMIT(STRANGER_BYTES, 65536, "bytes", "the same without a valid token")                                                \
+	LIMIT(STRANGER_S, 5, "s", "for a request without a valid token to arrive")                                             \
+	LIMIT(BODIES_BYTES, 256LL << 20, "bytes", "of request bodies held at once, all projects together")                     \
+	LIMIT(PROJECT_BODIES_BYTES, 64LL << 20, "bytes", "of requests of one project that wait or arrive; over it 429")        \
+	LIMIT(SMALL_BODY_BYTES, 65536, "bytes", "of a request body for which there is always room")                            \
+	LIMIT(ANSWERS_BYTES, 512LL << 20, "bytes", "of unread answers in all; over it the largest holder loses its oldest")    \
+	LIMIT(SESSION_BODY_BYTES, 4096, "bytes", "the request that opens a session")                                           \
+	LIMIT(KEEP_ALIVE_S, 10, "s", "of silence in a stream of events; then a comment")                                       \
+	LIMIT(DRAIN_S, 5, "s", "for open runs to end by themselves when the service stops; then they are cancelled")           \
+	LIMIT(PROJECT_RUNNING, 64, "runs", "of one project at once; further ones wait")                                        \
+	LIMIT(PROJECT_WAITING, 256, "runs", "of one project that wait for a sandbox; over it 429")                             \
+	LIMIT(SESSION_IDLE_S, 900, "s", "without a cell; then a session ends")                                                 \
+	LIMIT(SESSION_LIFE_S, 28800, "s", "of one session, whatever it does; then it ends")                                    \
+	LIMIT(SESSIONS, 32, "sessions", "of one project at once; over it 429")                                                 \
+	LIMIT(PLACING_S, 20, "s", "for a session's interpreter to take a cell and its files")                                  \
+	LIMIT(COLLECT_S, 30, "s", "for a cell's files to be read while its session is frozen; then it is ended")               \
+	LIMIT(SESSIONS_ALL, 512, "sessions", "of all projects at once, those that are ending included; over it 503")           \
+	LIMIT(INTERRUPT_S, 2, "s", "for a cell to end when it was interrupted; then its session is ended")                     \
+	LIMIT(TOKENS, 4096, "tokens", "that a service knows, revoked ones included until their places are needed")             \
+	LIMIT(POOL_WAIT_S, 30, "s", "that a request waits for a warm sandbox, or for its turn in a session; then 503, or 409") \
 	LIMIT(POOL_WAITING, 8192, "requests", "of all projects that wait for a sandbox")                                       \
 	LIMIT(HANDOVER_S, 60, "s",                                                                                             \
 	      "from the grant of a sandbox to the order to start: a client that does neither gets neither")                    \
 	LIMIT(POOL_SIZE, 3, "sandboxes", "kept warm")                                                                          \
 	LIMIT(SANDBOXES, 1024, "sandboxes", "alive at once, whatever their state")                                             \
 	LIMIT(READY_S, 20, "s", "from the first step of a sandbox to a ready interpreter")                                     \
-	LIMIT(EGRESS_DESTINATIONS, 16, "destinations", "listed in an answer; the audit has the rest")                          \
-	LIMIT(AUDIT_FLOWS, 1024, "flows", "listed per run; over it attempts are counted, not listed")                          \
-	LIMIT(AUDIT_READS, 8, "requests", "whole audit records being read at once; over it 429")                               \
+	LIMIT(EGRESS_DESTINATIONS, 16, "destinations", "of network attempts, listed in one answer; the audit has the rest")    \
+	LIMIT(AUDIT_FLOWS, 1024, "flows", "of network attempts, listed for one run; further ones are counted only")            \
+	LIMIT(AUDIT_READS, 8, "requests", "for whole audit records, answered at once; over it 429")                            \
 	LIMIT(AUDIT_FILE_BYTES, 256LL << 20, "bytes", "one record file; two are kept")                                         \
+	LIMIT(CONFIG_BYTES, 65536, "bytes", "one configuration file")                                                          \
+	LIMIT(TLS_BYTES, 262144, "bytes", "a file with a TLS certificate and its chain, or with a key")                        \
+	LIMIT(IMAGE_BYTES, 16LL << 30, "bytes", "of the files of an OCI image, all layers together")                           \
+	LIMIT(IMAGE_ENTRIES, 1 << 20, "entries", "files, directories and links in the layers of an OCI image")                 \
+	LIMIT(IMAGE_LAYERS, 256, "layers", "of an OCI image")                                                                  \
+	LIMIT(IMAGE_MANIFEST_BYTES, 4LL << 20, "bytes", "index, manifest or configuration of an OCI image")                    \
+	LIMIT(IMAGE_UNPACK_S, 1800, "s", "for unpacking an OCI image")                                                         \
+	LIMIT(IMAGE_CACHE_BYTES, 4LL << 20, "bytes", "one cache that a priming run leaves for an image")                       \
 	LIMIT(POLICY_BYTES, 1LL << 20, "bytes", "one policy document")                                                         \
 	LIMIT(POLICY_DEPTH, 16, "levels", "nesting of a policy document")                                                      \
 	LIMIT(POLICY_RULES, 1024, "rules", "of one policy")                                                                    \

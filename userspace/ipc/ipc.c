@@ -14,6 +14,13 @@ const char *const policy_change_names[POLICY_CHANGE_COUNT] = {
     [POLICY_CHANGE_RELOAD] = "reload",
     [POLICY_CHANGE_ADDRESSES] = "addresses",
 };
+const char *const skip_names[COLLECTED_KINDS] = {
+    [COLLECTED_SYMLINK] = "symlink",	 [COLLECTED_FIFO] = "fifo",
+    [COLLECTED_SOCKET] = "socket",	 [COLLECTED_DEVICE] = "device",
+    [COLLECTED_TOO_LARGE] = "too large", [COLLECTED_TOO_MANY] = "too many",
+    [COLLECTED_TOO_DEEP] = "too deep",	 [COLLECTED_UNREADABLE] = "unreadable",
+    [COLLECTED_NAME] = "name",
+};
 
 int ipc_pair(int ret[2], int bytes)
 {

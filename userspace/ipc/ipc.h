@@ -5,6 +5,7 @@
  *   client (api or `weir run`)  -- struct ask -->   supervisor    <-- struct tell --
  *   supervisor                  -- struct note -->  auditor
  *   client                      -- struct query --> auditor       <-- struct answer (+ text) --
+ *   client                      -- struct collect --> collector   <-- struct collected (+ memfds) --
  *
  * All of them come from the same binary, so there is no version field; a message of another size or an unknown type ends
  * the connection. Strings are NUL-terminated inside their arrays; a receiver checks that (ipc_text_ok).
@@ -28,10 +29,14 @@
 enum ask_type {
 	ASK_NONE,
 	ASK_SANDBOX, /* I want a sandbox; answered by TELL_GRANT or TELL_FAIL when there is one (the client keeps the wait
-			limit) */
-	ASK_START,   /* the code is written to the sandbox's socket: open the gate, arm the deadline */
-	ASK_KILL,    /* end this run for `reason`; also withdraws an unanswered ASK_SANDBOX (then there is no answer) */
-	ASK_POOL,    /* answered by TELL_POOL */
+			limit). With `session` it is kept for many cells: `req` then names it for its whole life */
+	ASK_START,   /* the request is written to the sandbox's socket: open the gate, arm the deadline. Of a session: its next
+			cell */
+	ASK_KILL,    /* end this run for `reason`; also withdraws an unanswered ASK_SANDBOX (then there is no answer). Of a
+			session: its running cell is interrupted, and the session ended only when that does not help */
+	ASK_COLLECTED, /* the files of a session's cell have been read: let it go on */
+	ASK_CLOSE,     /* end a session, whatever it does */
+	ASK_POOL,      /* answered by TELL_POOL */
 };
 
 /* What ended a run. The order is not a protocol; names are in run_end_names[]. */
@@ -48,20 +53,22 @@ enum run_end {
 
 struct ask {
 	uint32_t type;
-	uint32_t timeout_s; /* ASK_START: checked again by the supervisor against the limits table */
-	uint64_t req;	    /* chosen by the client, unique among its open requests */
-	uint32_t reason;    /* ASK_KILL: RUN_END_OUTPUT or RUN_END_CANCELLED */
-	uint32_t pad;
+	uint32_t timeout_s;	       /* ASK_START: checked again by the supervisor against the limits table */
+	uint64_t req;		       /* chosen by the client, unique among its open requests */
+	uint32_t reason;	       /* ASK_KILL: RUN_END_OUTPUT or RUN_END_CANCELLED */
+	uint32_t session;	       /* ASK_SANDBOX: 1 for a session */
 	char project[IPC_PROJECT_MAX]; /* ASK_SANDBOX: for the audit; opaque to the supervisor */
 };
 
 /* ---- supervisor -> client ---- */
 enum tell_type {
 	TELL_NONE,
-	TELL_GRANT, /* three fds: request socket (SOCK_STREAM, write the request here), stdout, stderr (read ends, non-blocking)
-		     */
+	TELL_GRANT, /* four fds: request socket (SOCK_STREAM, write the request here), stdout, stderr (read ends, non-blocking),
+		       working directory (O_PATH: good for the collector, and nothing to be read through it before TELL_END) */
 	TELL_FAIL,  /* no sandbox: could not be built (layer, text) */
-	TELL_END,   /* the run is over: every process of it is dead, the pipes hold what is left of its output and then EOF */
+	TELL_END,   /* the run is over. `over`: every process of it is dead, the pipes hold what is left of its output and then
+		       EOF. Else it was a session's cell: everything in it is frozen until ASK_COLLECTED, and the pipes hold what
+		       it wrote, without an end */
 	TELL_POOL,
 	TELL_STATE, /* sent once after connecting and when it changes: pool counts and whether the policy is verified in force
 		     */
@@ -95,6 +102,10 @@ struct tell_end {
 	uint64_t unlisted, net_bytes;
 	char layer[24];	  /* BROKEN: which layer failed; "" when it was none */
 	char detail[128]; /* words, e.g. "memory limit of 512 MiB exceeded"; may be empty */
+	uint32_t cell;	  /* of a session: which, from 1; 0: none ran (a session that ended while it waited), or no session */
+	uint32_t over;	  /* the sandbox is gone. Always 1 but for a cell that its session survived */
+	uint32_t refused_errno; /* the harness could not place file `refused_index` of the request; 0: it could. Nothing ran */
+	uint32_t refused_index;
 };
 
 struct tell_pool {
@@ -117,15 +128,81 @@ struct tell {
 };
 
 /*
- * What the client writes to a sandbox's request socket: this header, then `code_len` bytes of code. The harness reads
- * it whole before the gate opens. Little-endian as the host is; `magic` guards against a client that lost its place.
+ * What the client writes to a sandbox's request socket: this header, then `code_len` bytes of code, `stdin_len` of standard
+ * input, `env_len` of "NAME=VALUE" strings that each end in NUL, and `file_count` times a struct request_file with its path
+ * and content (`files_len` bytes in all, those structs included). The harness reads it whole before the gate opens.
+ * Little-endian as the host is; `magic` guards against a client that lost its place. A session's every cell is one of these.
  */
 #define REQUEST_MAGIC 0x52494557u /* "WEIR" */
+enum request_flag {
+	REQUEST_SESSION = 1, /* a cell: more will follow */
+	REQUEST_STDIN = 2,   /* standard input was given, be it empty; without it, it is at its end */
+};
 struct request_header {
 	uint32_t magic;
-	uint32_t code_len;
-	uint32_t reserved[6]; /* zero */
+	uint32_t flags;
+	uint32_t code_len, stdin_len, env_len, file_count;
+	uint64_t files_len;
+	uint32_t reserved[8]; /* zero */
 };
+struct request_file {
+	uint32_t path_len, size; /* bytes */
+};
+
+/* ---- client -> collector, and back ---- */
+
+/* A file as it was: its size, and SHA-256 over its path, a NUL and its content. */
+struct file_digest {
+	uint64_t size;
+	uint8_t sha256[32];
+};
+#define COLLECT_DIGESTS_MAX (256 + 1) /* LIMIT_FILES_IN and the script */
+
+/*
+ * Read what is new or changed in a working directory. fds: the directory, then (with `have_manifest`) the manifest of the cell
+ * before. A file is unchanged when its digest is among the request's or in that manifest.
+ */
+struct collect {
+	uint64_t req;
+	uint32_t have_manifest, want_manifest;
+	uint32_t digest_count;
+	uint32_t pad;
+	struct file_digest digests[COLLECT_DIGESTS_MAX];
+};
+
+/*
+ * fds: a sealed memfd of `len` bytes, a sequence of struct collected_entry, each followed by its path and, of a file, its
+ * content; then (with want_manifest) another, an array of struct file_digest, for the next struct collect.
+ */
+struct collected {
+	uint64_t req;
+	uint64_t len;
+	uint32_t status; /* 0, or an errno: nothing could be collected, no fds */
+	uint32_t files, skipped;
+	uint32_t skipped_unlisted; /* beyond LIMIT_FILES_SKIPPED */
+};
+
+/* What a path in a working directory turned out to be. Names of what is skipped, as answers have them, are in skip_names[]. */
+enum collected_kind {
+	COLLECTED_FILE,
+	COLLECTED_SYMLINK,
+	COLLECTED_FIFO,
+	COLLECTED_SOCKET,
+	COLLECTED_DEVICE,
+	COLLECTED_TOO_LARGE,
+	COLLECTED_TOO_MANY,
+	COLLECTED_TOO_DEEP,
+	COLLECTED_UNREADABLE,
+	COLLECTED_NAME, /* not UTF-8 */
+	COLLECTED_KINDS,
+};
+struct collected_entry {
+	uint32_t kind;
+	uint32_t path_len; /* bytes, as the kernel has them; relative to the working directory */
+	uint64_t size;	   /* of a file: that many bytes of content follow the path. Else what stat() said, nothing follows */
+};
+
+extern const char *const skip_names[COLLECTED_KINDS];
 
 /* ---- supervisor -> auditor ---- */
 enum note_type {

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -296,7 +297,7 @@ int cgroup_instance_remove(const struct cgroup_host *host, const char *name, str
 void cgroup_box_init(struct cgroup_box *box)
 {
 	memset(box, 0, sizeof *box);
-	box->v2_fd = box->oom_event = -1;
+	box->v2_fd = box->oom_event = box->peak_fd = -1;
 	for (int c = 0; c < CG_CONTROLLERS; c++)
 		box->v1_fd[c] = -1;
 }
@@ -321,6 +322,26 @@ static int write_optional(int dir, const char *file, const char *text, struct er
 	int rc = write_at(dir, file, text);
 
 	return rc < 0 && rc != -ENOENT ? err_errno(e, -rc, "cgroup", "write %s to %s", text, file) : 0;
+}
+
+int cgroup_box_weigh(const struct cgroup_box *box, const struct cgroup_instance *in, unsigned weight)
+{
+	bool v2 = in->host.v2_has[CG_CPU];
+	char text[24];
+
+	if (!v2 && box->v1_fd[CG_CPU] < 0)
+		return -ENOENT;
+	/* The same scale, where 100 is 1024; v1 takes nothing below 2, which it rounds to. */
+	snprintf(text, sizeof text, "%u", v2 ? weight : weight * 1024 / 100);
+	return write_at(v2 ? box->v2_fd : box->v1_fd[CG_CPU], v2 ? "cpu.weight" : "cpu.shares", text);
+}
+
+static int first_weight(const struct cgroup_box *box, const struct cgroup_instance *in, const struct cgroup_limits *l,
+			struct err *e)
+{
+	int rc = l->cpu_weight ? cgroup_box_weigh(box, in, l->cpu_weight) : 0;
+
+	return rc < 0 ? err_errno(e, -rc, "cgroup", "set its share of the CPU") : 0;
 }
 
 int cgroup_box_limit_v2(const struct cgroup_box *box, const struct cgroup_instance *in, const struct cgroup_limits *l,
@@ -348,6 +369,8 @@ int cgroup_box_limit_v2(const struct cgroup_box *box, const struct cgroup_instan
 		if (rc < 0)
 			rc = err_errno(e, -rc, "cgroup", "write %s to cpu.max", text);
 	}
+	if (rc == 0 && has[CG_CPU])
+		rc = first_weight(box, in, l, e);
 	return rc;
 }
 
@@ -395,6 +418,8 @@ int cgroup_box_make_v1(struct cgroup_box *box, const struct cgroup_instance *in,
 			rc = write_number(box->v1_fd[c], "pids.max", l->pids, e);
 		else if ((rc = write_number(box->v1_fd[c], "cpu.cfs_period_us", 100000, e)) == 0)
 			rc = write_number(box->v1_fd[c], "cpu.cfs_quota_us", (uint64_t)l->cpu_percent * 1000, e);
+		if (rc == 0 && c == CG_CPU)
+			rc = first_weight(box, in, l, e);
 		if (rc < 0)
 			return rc;
 	}
@@ -426,12 +451,106 @@ int cgroup_box_kill(const struct cgroup_box *box)
 	return box->v2_fd < 0 ? 0 : write_at(box->v2_fd, "cgroup.kill", "1");
 }
 
+void cgroup_box_unleash(const struct cgroup_box *box, const struct cgroup_instance *in)
+{
+	_cleanup_file_ FILE *f = NULL;
+	int fd = openat(box->v2_fd, "cgroup.threads", O_RDONLY | O_CLOEXEC);
+	cpu_set_t all;
+	int tid;
+
+	/* Best effort: the tasks are dying in any case. */
+	if (in->host.v2_has[CG_CPU])
+		(void)write_at(box->v2_fd, "cpu.max", "max");
+	else if (box->v1_fd[CG_CPU] >= 0)
+		(void)write_at(box->v1_fd[CG_CPU], "cpu.cfs_quota_us", "-1");
+	f = fd < 0 ? NULL : fdopen(fd, "re");
+	if (sched_getaffinity(0, sizeof all, &all) < 0)
+		return;
+	while (f && fscanf(f, "%d", &tid) == 1)
+		(void)sched_setaffinity(tid, sizeof all, &all);
+}
+
 int cgroup_box_populated(const struct cgroup_box *box)
 {
 	uint64_t populated;
 	int rc = read_number(box->v2_fd, "cgroup.events", "populated", &populated);
 
 	return rc < 0 ? rc : populated != 0;
+}
+
+int cgroup_box_freeze(const struct cgroup_box *box, bool frozen)
+{
+	return write_at(box->v2_fd, "cgroup.freeze", frozen ? "1" : "0");
+}
+
+int cgroup_box_events(const struct cgroup_box *box)
+{
+	int fd = openat(box->v2_fd, "cgroup.events", O_RDONLY | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+/* From its start: kernfs makes up the text anew for each reader that begins there. */
+static int reread(int fd, char *buf, size_t size)
+{
+	ssize_t n = pread(fd, buf, size - 1, 0);
+
+	if (n < 0)
+		return -errno;
+	buf[n] = 0;
+	return 0;
+}
+
+int cgroup_events_frozen(int events_fd)
+{
+	char text[256];
+	const char *value;
+	int rc = reread(events_fd, text, sizeof text);
+
+	if (rc < 0)
+		return rc;
+	value = keyline_find(text, "frozen", ' ');
+	return value ? *value == '1' : -ENOENT;
+}
+
+void cgroup_box_reset_peak(struct cgroup_box *box, const struct cgroup_instance *in)
+{
+	static const char word[] = "0";
+
+	if (!in->host.v2_has[CG_MEMORY]) {
+		box->peak_old = write_at(box->v1_fd[CG_MEMORY], "memory.max_usage_in_bytes", word) < 0;
+		return;
+	}
+	if (box->peak_fd < 0 && !box->peak_old)
+		box->peak_fd = openat(box->v2_fd, "memory.peak", O_RDWR | O_CLOEXEC);
+	/* Before 6.12 nobody may write there. */
+	if (box->peak_fd < 0 || pwrite(box->peak_fd, word, sizeof word - 1, 0) < 0) {
+		box->peak_old = true;
+		cleanup_fdp(&box->peak_fd);
+		box->peak_fd = -1;
+	}
+}
+
+static int read_peak(const struct cgroup_box *box, const struct cgroup_instance *in, uint64_t *ret)
+{
+	char text[32];
+	int rc;
+
+	if (box->peak_fd < 0)
+		return in->host.v2_has[CG_MEMORY] ? read_number(box->v2_fd, "memory.peak", NULL, ret)
+						  : read_number(box->v1_fd[CG_MEMORY], "memory.max_usage_in_bytes", NULL, ret);
+	rc = reread(box->peak_fd, text, sizeof text);
+	if (rc == 0)
+		*ret = strtoull(text, NULL, 10);
+	return rc;
+}
+
+static const char *peak_source(const struct cgroup_box *box, const struct cgroup_instance *in)
+{
+	static const char *const sources[2][2] = {{"v1 memory.max_usage", "cgroup2 memory.peak"},
+						  {"life: memory.max_usage", "life: memory.peak"}};
+
+	return sources[box->peak_old][in->host.v2_has[CG_MEMORY]];
 }
 
 void cgroup_box_usage(const struct cgroup_box *box, const struct cgroup_instance *in, struct cgroup_usage *ret)
@@ -443,8 +562,8 @@ void cgroup_box_usage(const struct cgroup_box *box, const struct cgroup_instance
 	/* cpu.stat has the time of every cgroup2, with or without the cpu controller. */
 	if (read_number(box->v2_fd, "cpu.stat", "usage_usec", &u.cpu_us) == 0)
 		u.cpu_source = "cgroup2 cpu.stat";
-	if (read_number(dir, v2 ? "memory.peak" : "memory.max_usage_in_bytes", NULL, &u.memory_peak) == 0)
-		u.memory_source = v2 ? "cgroup2 memory.peak" : "v1 memory.max_usage";
+	if (read_peak(box, in, &u.memory_peak) == 0)
+		u.memory_source = peak_source(box, in);
 	if (read_number(dir, v2 ? "memory.events" : "memory.oom_control", "oom_kill", &u.oom_kills) < 0)
 		u.oom_kills = 0;
 	*ret = u;
@@ -461,6 +580,7 @@ int cgroup_box_remove(struct cgroup_box *box, const struct cgroup_instance *in)
 		return -errno;
 	cleanup_fdp(&box->v2_fd);
 	cleanup_fdp(&box->oom_event);
+	cleanup_fdp(&box->peak_fd);
 	for (int c = 0; c < CG_CONTROLLERS; c++)
 		cleanup_fdp(&box->v1_fd[c]);
 	cgroup_box_init(box);

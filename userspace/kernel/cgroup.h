@@ -48,6 +48,7 @@ int cgroup_instance_remove(const struct cgroup_host *host, const char *name, str
 struct cgroup_limits {
 	uint64_t memory_bytes;
 	unsigned cpu_percent; /* of one CPU */
+	unsigned cpu_weight;  /* against others when there is not enough for all, as cpu.weight counts: 100 is everybody's */
 	unsigned pids;
 };
 
@@ -58,6 +59,8 @@ struct cgroup_box {
 	int v1_fd[CG_CONTROLLERS];
 	int oom_event; /* v1: eventfd that fires when the memory limit is hit; -1 on v2, where oom.group ends the whole cgroup
 			*/
+	int peak_fd;   /* v2: memory.peak, once it was set back: the kernel does so for one descriptor; else -1 */
+	bool peak_old; /* the highest use could not be set back: what is read is that of its whole life */
 };
 
 void cgroup_box_init(struct cgroup_box *box);
@@ -68,13 +71,29 @@ int cgroup_box_limit_v2(const struct cgroup_box *box, const struct cgroup_instan
 			struct err *e);
 int cgroup_box_make_v1(struct cgroup_box *box, const struct cgroup_instance *in, const struct cgroup_limits *l, struct err *e);
 
+/* Gives it another cpu_weight. Returns 0 or a negative errno; -ENOENT where there is no CPU controller. */
+int cgroup_box_weigh(const struct cgroup_box *box, const struct cgroup_instance *in, unsigned weight);
+
 /* Opens `tasks` of each v1 hierarchy for writing; returns how many, or a negative errno. The fds are the caller's. */
 int cgroup_box_tasks(const struct cgroup_box *box, int ret_fds[CG_CONTROLLERS], struct err *e);
 
 /* Kills everything in it, children included, at once. */
 int cgroup_box_kill(const struct cgroup_box *box);
+/* Takes its CPU limit away, and lets every thread in it run on every CPU: for one that has been killed and is not dead yet. */
+void cgroup_box_unleash(const struct cgroup_box *box, const struct cgroup_instance *in);
 /* 1 populated, 0 empty, negative errno. */
 int cgroup_box_populated(const struct cgroup_box *box);
+
+/* Stops every process in it, or lets them go on; a kill reaches them in any case. The kernel takes a moment to stop them all.
+ */
+int cgroup_box_freeze(const struct cgroup_box *box, bool frozen);
+/* Opens its cgroup.events, which is EPOLLPRI when something in it has changed since it was read. The fd is the caller's. */
+int cgroup_box_events(const struct cgroup_box *box);
+/* Reads such an fd: 1 all of it is frozen, 0 not, negative errno. */
+int cgroup_events_frozen(int events_fd);
+
+/* From here on the highest use of memory counts anew, where the kernel can do that: see `memory_source`. */
+void cgroup_box_reset_peak(struct cgroup_box *box, const struct cgroup_instance *in);
 
 struct cgroup_usage {
 	uint64_t cpu_us, memory_peak;

@@ -671,6 +671,19 @@ int guard_del_sandbox(struct guard *g, uint64_t cgroup, struct err *e)
 	return 0;
 }
 
+int guard_renew_flows(struct guard *g, uint64_t cgroup, struct err *e)
+{
+	struct weir_sandbox sb = {0};
+	int rc = guard_get_sandbox(g, cgroup, &sb, e);
+
+	if (rc < 0 || (!sb.flows && !sb.inbound_flows))
+		return rc;
+	sb.flows = sb.inbound_flows = 0;
+	if (bpf_map_update_elem(g->maps[MAP_SANDBOXES], &cgroup, &sb, BPF_EXIST) < 0)
+		return err_errno(e, errno, LAYER, "cannot renew the cgroup's entry");
+	return 0;
+}
+
 /* ---- flows and events ---- */
 
 int guard_get_flow(const struct guard *g, const struct weir_flow_key *key, struct weir_flow *ret)

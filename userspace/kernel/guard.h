@@ -58,6 +58,11 @@ int guard_del_policy(struct guard *g, uint32_t id, struct err *e);
 int guard_set_sandbox(struct guard *g, uint64_t cgroup_id, uint32_t policy, uint32_t flags, struct err *e);
 int guard_get_sandbox(const struct guard *g, uint64_t cgroup_id, struct weir_sandbox *ret, struct err *e);
 int guard_del_sandbox(struct guard *g, uint64_t cgroup_id, struct err *e);
+/*
+ * Gives it its allowance of listed flows anew; everything else in its entry stays, its sockets above all. To be called when
+ * nothing in the cgroup runs: what the kernel itself counts in that very moment would be lost.
+ */
+int guard_renew_flows(struct guard *g, uint64_t cgroup_id, struct err *e);
 
 /* A flow's counters, and taking the entry away. -ENOENT without an entry (no error text then). */
 int guard_get_flow(const struct guard *g, const struct weir_flow_key *key, struct weir_flow *ret);

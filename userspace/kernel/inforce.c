@@ -64,7 +64,7 @@ static int at_place(const char *name, struct err *e)
 	size_t n = strlen(name), room = 100;
 
 	/* Of a long path the end says more than the beginning. */
-	return err_set(e, inner.code, WHERE, "%s%s%s%s: %.140s", n > room ? "..." : "", n > room ? name + n - room : name,
+	return err_set(e, inner.code, WHERE, "%s%s%s%s: %s", n > room ? "..." : "", n > room ? name + n - room : name,
 		       inner.where[0] ? ":" : "", inner.where, inner.msg);
 }
 

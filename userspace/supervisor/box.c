@@ -16,6 +16,7 @@
 #include "core/log.h"
 
 #define OOM_RECHECK_NS 5000000ull
+#define HURRY_NS 20000000ull /* ordinary processes are dead long before */
 
 struct box *box_by_req(struct supervisor *s, const struct client *c, uint64_t req)
 {
@@ -42,21 +43,25 @@ struct box *box_by_cgroup(struct supervisor *s, uint64_t cgroup)
 static void do_grant(struct supervisor *s, struct box *b)
 {
 	struct tell t = {.type = TELL_GRANT, .req = b->req};
-	const int fds[] = {b->request, b->out, b->err};
+	int *const fds[] = {&b->request, &b->out, &b->err, &b->workdir};
+	int sent[IPC_FDS_MAX];
 
 	b->deadline_ns = now_ns() + LIMIT_HANDOVER_S * 1000000000ull;
 	snprintf(t.grant.sandbox_id, sizeof t.grant.sandbox_id, "%s", b->id);
 	snprintf(t.grant.run_id, sizeof t.grant.run_id, "%s", b->id);
-	snprintf(t.grant.python, sizeof t.grant.python, "%s", s->python.version);
-	client_tell(b->client, &t, fds, 3);
-	cleanup_fdp(&b->request);
-	cleanup_fdp(&b->out);
-	cleanup_fdp(&b->err);
-	b->request = b->out = b->err = -1;
+	snprintf(t.grant.python, sizeof t.grant.python, "%s", supervisor_python(s));
+	for (int i = 0; i < IPC_FDS_MAX; i++)
+		sent[i] = *fds[i];
+	client_tell(b->client, &t, sent, IPC_FDS_MAX);
+	for (int i = 0; i < IPC_FDS_MAX; i++) {
+		cleanup_fdp(fds[i]);
+		*fds[i] = -1;
+	}
+	cpus_take(s, b);
 }
 
 /* The programs were effective when it was built; that may be hours ago, and links can be detached. */
-static bool still_guarded(struct supervisor *s, struct box *b)
+bool box_still_guarded(struct supervisor *s, struct box *b)
 {
 	struct err e;
 
@@ -72,8 +77,14 @@ static void do_open_gate(struct supervisor *s, struct box *b)
 	const char go = GATE_OPEN;
 	struct note n;
 
-	if (!still_guarded(s, b))
+	if (!box_still_guarded(s, b))
 		return;
+	if (!pool_fit(b)) {
+		/* Nothing ran, and the client is told so: it may try another. */
+		log_warn("%s: died between its grant and its start", b->id);
+		box_end(s, b, RUN_END_BROKEN);
+		return;
+	}
 
 	/* The clock starts before the gate opens: a deadline is never late because of us. */
 	b->opened_ns = now_ns();
@@ -82,12 +93,12 @@ static void do_open_gate(struct supervisor *s, struct box *b)
 		box_end(s, b, RUN_END_BROKEN);
 		return;
 	}
-	b->ran = true;
+	b->ran = b->begun = true;
 	s->served++;
 	note_init(&n, NOTE_RUN_BEGIN, b);
 	slot_name(&s->inforce, &n.begin.policy);
 	n.begin.timeout_s = b->timeout_s;
-	snprintf(n.begin.python, sizeof n.begin.python, "%s", s->python.version);
+	snprintf(n.begin.python, sizeof n.begin.python, "%s", supervisor_python(s));
 	notes_push(s, &n);
 }
 
@@ -116,33 +127,43 @@ void box_confirm_empty(struct box *b)
 		log_error("%s: its cgroup still has a process", b->id);
 }
 
-/* From what was seen, in order of what counts more, to the answer's words. */
-static void describe_end(const struct box *b, const struct cgroup_usage *u, struct tell_end *t)
+/* From what was seen, in order of what counts more. */
+static enum run_end cause(const struct box *b, uint64_t oom_kills, bool ran)
 {
 	enum run_end end = b->end_known ? b->end : RUN_END_EXIT;
 
-	if (!b->ran)
-		end = RUN_END_BROKEN;
-	else if (u->oom_kills && (end == RUN_END_EXIT || end == RUN_END_MEMORY))
-		end = RUN_END_MEMORY;
-	else if (!b->end_known && !b->have_status)
-		end = RUN_END_SIGNAL;
-	if (end == RUN_END_EXIT && b->have_status && WIFSIGNALED(b->status))
-		end = RUN_END_SIGNAL;
-	t->end = end;
-	t->ran = b->ran;
-	switch (end) {
+	if (!ran)
+		return b->end_known && b->session && end == RUN_END_CANCELLED ? end : RUN_END_BROKEN;
+	if (oom_kills && (end == RUN_END_EXIT || end == RUN_END_MEMORY))
+		return RUN_END_MEMORY;
+	if (!b->end_known && (!b->have_status || WIFSIGNALED(b->status)))
+		return RUN_END_SIGNAL;
+	return end;
+}
+
+/* .. to the answer's words. */
+void box_describe(const struct box *b, uint64_t oom_kills, bool ran, struct tell_end *t)
+{
+	/* What stops a run; a cell that let itself be interrupted was not killed. */
+	const int stop = b->session && (!t->over || b->have_status) ? SIGINT : SIGKILL;
+
+	t->end = cause(b, oom_kills, ran);
+	t->ran = ran;
+	t->refused_errno = (uint32_t)b->refused_errno;
+	t->refused_index = b->refused_index;
+	snprintf(t->detail, sizeof t->detail, "%s", b->why);
+	switch ((enum run_end)t->end) {
 	case RUN_END_EXIT:
 		t->exit_code = WEXITSTATUS(b->status);
 		break;
 	case RUN_END_SIGNAL:
-		t->signal = b->have_status ? WTERMSIG(b->status) : SIGKILL;
+		t->signal = b->have_status && WIFSIGNALED(b->status) ? WTERMSIG(b->status) : SIGKILL;
 		t->exit_code = 128 + t->signal;
-		if (!b->have_status)
+		if (!b->have_status && !t->detail[0])
 			snprintf(t->detail, sizeof t->detail, "killed from outside the sandbox");
 		break;
 	case RUN_END_TIMEOUT:
-		t->signal = SIGKILL;
+		t->signal = stop;
 		t->exit_code = -1;
 		snprintf(t->detail, sizeof t->detail, "timed out after %us", b->timeout_s);
 		break;
@@ -154,13 +175,15 @@ static void describe_end(const struct box *b, const struct cgroup_usage *u, stru
 		break;
 	case RUN_END_OUTPUT:
 	case RUN_END_CANCELLED:
-		t->signal = SIGKILL;
+		t->signal = stop;
 		t->exit_code = 128 + SIGKILL;
 		break;
 	case RUN_END_BROKEN:
 		if (b->failed_step) {
 			snprintf(t->layer, sizeof t->layer, "%s", plan_steps[b->failed_step].layer);
 			snprintf(t->detail, sizeof t->detail, "%.127s", b->failed_text);
+		} else if (b->session && !b->refused_errno) {
+			snprintf(t->layer, sizeof t->layer, "session");
 		}
 		break;
 	case RUN_END_COUNT:
@@ -168,52 +191,16 @@ static void describe_end(const struct box *b, const struct cgroup_usage *u, stru
 	}
 }
 
-/* Final counts of every listed flow, which also frees its place in the kernel's map. */
-void box_report_flows(struct supervisor *s, struct box *b)
-{
-	for (unsigned i = 0; i < b->flow_count; i++) {
-		struct note n;
-
-		note_init(&n, NOTE_FLOW, b);
-		n.flow.key = b->flows[i];
-		slot_judged(s, &n.flow.key, &n.judged);
-		if (guard_get_flow(s->guard, &b->flows[i], &n.flow.count) < 0)
-			continue;
-		notes_push(s, &n);
-		guard_del_flow(s->guard, &b->flows[i]);
-	}
-}
-
 static void report_run(struct supervisor *s, struct box *b)
 {
-	struct tell t = {.type = TELL_END, .req = b->req};
-	struct weir_sandbox counters = {0};
-	struct cgroup_usage u;
+	struct tell t = {.type = TELL_END, .req = b->req, .end.over = 1};
+	uint64_t oom_kills;
 	struct note n;
-	struct err e;
 
-	cgroup_box_usage(&b->cgroup, &s->cgroups, &u);
-	if (b->guarded) {
-		/* What the ring still holds is this run's too: out with it before the end is told. */
-		notes_drain_all(s);
-		if (guard_get_sandbox(s->guard, b->cgroup.id, &counters, &e) < 0)
-			log_error("%s: its counters can't be read: %s", b->id, e.msg);
-	}
-	describe_end(b, &u, &t.end);
+	account_end(s, b, &t.end, &oom_kills);
+	box_describe(b, oom_kills, b->ran, &t.end);
 	t.end.duration_us = b->ended_ns > b->opened_ns ? (b->ended_ns - b->opened_ns) / 1000 : 0;
-	t.end.cpu_us = u.cpu_us > b->cpu_base_us ? u.cpu_us - b->cpu_base_us : 0;
-	t.end.memory_peak = u.memory_peak;
-	snprintf(t.end.cpu_source, sizeof t.end.cpu_source, "%s", u.cpu_source);
-	snprintf(t.end.memory_source, sizeof t.end.memory_source, "%s", u.memory_source);
-	t.end.attempts = counters.attempts;
-	t.end.denied = counters.denied;
-	t.end.allowed = counters.allowed;
-	t.end.would_deny = counters.would_deny;
-	t.end.inbound = counters.inbound;
-	t.end.unlisted = counters.unlisted;
-	t.end.net_bytes = counters.bytes;
-	if (b->ran) {
-		box_report_flows(s, b);
+	if (b->begun) {
 		note_init(&n, NOTE_RUN_END, b);
 		n.end = t.end;
 		notes_push(s, &n);
@@ -235,19 +222,31 @@ static void report_failure(struct supervisor *s, struct box *b)
 	pool_build_failed(s);
 }
 
+void box_init(struct box *b)
+{
+	cgroup_box_init(&b->cgroup);
+	b->pidfd.fd = b->control.fd = b->gate.fd = b->oom.fd = b->frozen.fd = -1;
+	b->request = b->out = b->err = b->workdir = b->main_fd = b->cpu = -1;
+}
+
 static void release(struct supervisor *s, struct box *b)
 {
+	int *const fds[] = {&b->request, &b->out, &b->err, &b->workdir, &b->main_fd};
 	struct err e;
 
+	if (b->client)
+		pool_gone(s, b);
+	cpus_give_back(s, b);
 	source_close(s, &b->control);
 	source_close(s, &b->gate);
 	source_close(s, &b->pidfd);
 	source_close(s, &b->oom);
+	source_close(s, &b->frozen);
 	b->cgroup.oom_event = -1;
-	cleanup_fdp(&b->request);
-	cleanup_fdp(&b->out);
-	cleanup_fdp(&b->err);
-	b->request = b->out = b->err = -1;
+	for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
+		cleanup_fdp(fds[i]);
+		*fds[i] = -1;
+	}
 	if (b->guarded && guard_del_sandbox(s->guard, b->cgroup.id, &e) < 0)
 		log_error("%s: its policy entry stays: %s", b->id, e.msg);
 	TAILQ_REMOVE(&s->boxes, b, link);
@@ -263,7 +262,9 @@ static void do_finish(struct supervisor *s, struct box *b, enum box_state from)
 	bool building = from == BOX_BUILDING || b->failed_step != STEP_NONE;
 
 	box_confirm_empty(b);
-	if (b->client)
+	if (b->client && b->session)
+		sup_session_finish(s, b);
+	else if (b->client)
 		report_run(s, b);
 	else if (building && !s->stopping)
 		report_failure(s, b);
@@ -285,6 +286,54 @@ void trash_empty(struct supervisor *s)
 
 /* ---- the machine ---- */
 
+static void do_offer(struct supervisor *s, struct box *b)
+{
+	account_begin(s, b); /* what was spent before the gate is the set-up's, not the run's */
+	b->deadline_ns = 0;
+	s->failures = 0;
+	pool_offer(s, b);
+}
+
+static void do_open(struct supervisor *s, struct box *b)
+{
+	do_grant(s, b);
+	sup_session_open(s, b);
+}
+
+static void do_end(struct supervisor *s, struct box *b)
+{
+	b->deadline_ns = now_ns() + HURRY_NS;
+	b->life_ns = 0;
+	b->pausing = false;
+	do_kill(s, b);
+}
+
+static void refuse(struct supervisor *s, struct box *b, enum box_event event, enum box_state from)
+{
+	log_error("%s: %s while %s: killed", b->id, box_event_names[event], box_state_names[from]);
+	if (b->session && !b->why[0])
+		snprintf(b->why, sizeof b->why, "its interpreter spoke out of turn");
+	do_end(s, b);
+}
+
+static void (*const actions[])(struct supervisor *s, struct box *b) = {
+    [BOX_DO_NOTHING] = NULL,
+    [BOX_DO_OFFER] = do_offer,
+    [BOX_DO_GRANT] = do_grant,
+    [BOX_DO_OPEN] = do_open,
+    [BOX_DO_OPEN_GATE] = do_open_gate,
+    [BOX_DO_AWAIT] = sup_session_await,
+    [BOX_DO_DECLINE] = sup_session_decline,
+    [BOX_DO_FREEZE] = sup_session_freeze,
+    [BOX_DO_OPEN_CELL] = sup_session_open_cell,
+    [BOX_DO_INTERRUPT] = sup_session_interrupt,
+    [BOX_DO_PAUSE] = sup_session_pause,
+    [BOX_DO_RESUME] = sup_session_resume,
+    [BOX_DO_KILL] = do_end,
+    [BOX_DO_FINISH] = NULL, /* these two want to know more */
+    [BOX_DO_REFUSE] = NULL,
+};
+
 void box_event(struct supervisor *s, struct box *b, enum box_event event)
 {
 	enum box_state from = b->state;
@@ -293,37 +342,12 @@ void box_event(struct supervisor *s, struct box *b, enum box_event event)
 	s->counts[from]--;
 	s->counts[t.next]++;
 	b->state = t.next;
-	switch (t.action) {
-	case BOX_DO_NOTHING:
-		break;
-	case BOX_DO_OFFER: {
-		struct cgroup_usage u;
-
-		cgroup_box_usage(&b->cgroup, &s->cgroups, &u);
-		b->cpu_base_us = u.cpu_us;
-		b->deadline_ns = 0;
-		s->failures = 0;
-		pool_offer(s, b);
-		break;
-	}
-	case BOX_DO_GRANT:
-		do_grant(s, b);
-		break;
-	case BOX_DO_OPEN_GATE:
-		do_open_gate(s, b);
-		break;
-	case BOX_DO_REFUSE:
-		log_error("%s: %s while %s: killed", b->id, box_event_names[event], box_state_names[from]);
-		do_kill(s, b);
-		break;
-	case BOX_DO_KILL:
-		b->deadline_ns = 0;
-		do_kill(s, b);
-		break;
-	case BOX_DO_FINISH:
+	if (t.action == BOX_DO_FINISH)
 		do_finish(s, b, from); /* frees b */
-		break;
-	}
+	else if (actions[t.action])
+		actions[t.action](s, b);
+	else if (t.action == BOX_DO_REFUSE)
+		refuse(s, b, event, from);
 }
 
 void box_end(struct supervisor *s, struct box *b, enum run_end end)
@@ -333,6 +357,52 @@ void box_end(struct supervisor *s, struct box *b, enum run_end end)
 		b->end_known = true;
 	}
 	box_event(s, b, BOX_KILL);
+}
+
+void box_interrupt(struct supervisor *s, struct box *b, enum run_end end)
+{
+	if (!b->session) {
+		box_end(s, b, end);
+		return;
+	}
+	if (!b->asked)
+		return; /* the cell has ended in the meantime, and that was told */
+	if (!b->end_known && !b->have_status) {
+		b->end = end;
+		b->end_known = true;
+	}
+	box_event(s, b, BOX_INTERRUPT);
+}
+
+/*
+ * A killed task first ends the system call that it is in, and a long one takes CPU time: with one CPU's share for a few hundred
+ * of them that would be minutes. What is dying is not held to its share any more.
+ */
+static void hurry(struct supervisor *s, struct box *b)
+{
+	cgroup_box_unleash(&b->cgroup, &s->cgroups);
+}
+
+void box_expired(struct supervisor *s, struct box *b)
+{
+	b->deadline_ns = 0;
+	if (b->state == BOX_BUILDING)
+		box_fail(s, b, STEP_READY, ETIMEDOUT, "the sandbox was not ready in time");
+	else if (b->state == BOX_ENDING)
+		hurry(s, b);
+	else if (b->session)
+		sup_session_expired(s, b);
+	else
+		box_end(s, b, RUN_END_TIMEOUT);
+}
+
+unsigned boxes_in_use(const struct supervisor *s)
+{
+	unsigned n = s->counts[BOX_ENDING];
+
+	for (int i = BOX_CLAIMED; i < BOX_ENDING; i++)
+		n += s->counts[i];
+	return n;
 }
 
 void box_check_oom(struct supervisor *s, struct box *b)

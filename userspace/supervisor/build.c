@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <linux/openat2.h>
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
@@ -20,6 +21,7 @@
 
 #include "core/cleanup.h"
 #include "core/log.h"
+#include "ipc/decode.h"
 
 #define ID_RANDOM 13 /* base 36: 67 bits */
 
@@ -53,7 +55,7 @@ void box_fail(struct supervisor *s, struct box *b, enum plan_step step, int erro
 		return;
 	b->failed_step = step;
 	b->failed_errno = error ? error : EIO;
-	snprintf(b->failed_text, sizeof b->failed_text, "%s", text);
+	snprintf(b->failed_text, sizeof b->failed_text, "%.255s", text);
 	box_event(s, b, BOX_FAILED);
 }
 
@@ -214,7 +216,8 @@ static int do_clone(struct build *x, struct err *e)
 	struct box *b = x->b;
 	int pidfd = -1;
 	struct clone_args args = {
-	    .flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD | CLONE_INTO_CGROUP,
+	    /* The other namespaces are made by init itself: they take a millisecond, and here that would be everybody's. */
+	    .flags = CLONE_NEWPID | CLONE_PIDFD | CLONE_INTO_CGROUP,
 	    .pidfd = (uint64_t)(uintptr_t)&pidfd,
 	    .exit_signal = SIGCHLD,
 	    .cgroup = (uint64_t)b->cgroup.v2_fd,
@@ -224,7 +227,7 @@ static int do_clone(struct build *x, struct err *e)
 	if (pid == 0)
 		become_init(x);
 	if (pid < 0)
-		return err_errno(e, errno, "namespaces", "clone init into its namespaces and cgroup");
+		return err_errno(e, errno, "namespaces", "clone init into its pid namespace and cgroup");
 	b->init_pid = (pid_t)pid;
 	b->pidfd.fd = pidfd;
 	return 0;
@@ -250,8 +253,7 @@ static int do_plan(struct build *x, struct err *e)
 	int rc;
 
 	snprintf(p.stage, sizeof p.stage, "%s", s->stage);
-	snprintf(p.overlay, sizeof p.overlay, "%s", image_overlay(s->image));
-	snprintf(p.interpreter, sizeof p.interpreter, "%s", image_interpreter(s->image));
+	image_plan(s->image, &p);
 	rc = ipc_send(x->b->control.fd, &p, sizeof p, NULL, 0);
 	return rc < 0 ? err_errno(e, -rc, "init", "hand the plan to init") : 0;
 }
@@ -322,17 +324,43 @@ static int do_ready(void *arg, struct err *e)
 static int do_verify(void *arg, struct err *e)
 {
 	struct late *l = arg;
+	int rc = verify_payload(l->s, l->b, e);
 
-	return verify_payload(l->s, l->b, e);
+	return rc < 0 ? rc : verify_workdir(l->b, e);
+}
+
+/* Before they are verified: what is then found true is true of this very process and directory, whatever their names say. */
+static int hold(struct box *b)
+{
+	struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
+	_cleanup_fd_ int root = -1;
+	char path[64];
+
+	b->main_fd = (int)syscall(SYS_pidfd_open, b->payload_pid, 0);
+	if (b->main_fd < 0)
+		return -errno;
+	/* Init's own root is what every process in there sees, and init runs nobody's code but ours. */
+	snprintf(path, sizeof path, "/proc/%d/root", b->init_pid);
+	root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0)
+		return -errno;
+	b->workdir = (int)syscall(SYS_openat2, root, SANDBOX_WORKDIR + 1, &how, sizeof how);
+	return b->workdir < 0 ? -errno : 0;
 }
 
 static void maybe_ready(struct supervisor *s, struct box *b)
 {
 	struct late l = {.s = s, .b = b};
+	int rc;
 
-	if (!b->started || !b->at_gate || b->state != BOX_BUILDING)
+	if (!b->started || !b->at_gate || b->state != BOX_BUILDING || late_step(s, b, STEP_READY, do_ready, &l) < 0)
 		return;
-	if (late_step(s, b, STEP_READY, do_ready, &l) < 0 || late_step(s, b, STEP_VERIFY, do_verify, &l) < 0)
+	rc = hold(b);
+	if (rc < 0) {
+		box_fail(s, b, STEP_VERIFY, -rc, "the payload and its working directory can't be opened");
+		return;
+	}
+	if (late_step(s, b, STEP_VERIFY, do_verify, &l) < 0)
 		return;
 	box_event(s, b, BOX_READY);
 }
@@ -358,6 +386,7 @@ static void probed(struct supervisor *s, struct box *b, const struct init_report
 static bool read_control(struct supervisor *s, struct box *b)
 {
 	struct init_report r;
+	const char *why;
 	ssize_t n = b->control.fd < 0 ? 0 : ipc_recv(b->control.fd, &r, sizeof r, NULL, NULL);
 
 	if (n == -EAGAIN)
@@ -367,6 +396,11 @@ static bool read_control(struct supervisor *s, struct box *b)
 		source_close(s, &b->control);
 		return false;
 	}
+	why = init_report_problem(&r);
+	if (why) {
+		box_fail(s, b, STEP_PLAN, EBADMSG, why);
+		return true;
+	}
 	switch (r.type) {
 	case REPORT_PROBED:
 		probed(s, b, &r);
@@ -374,9 +408,6 @@ static bool read_control(struct supervisor *s, struct box *b)
 	case REPORT_FAILED: {
 		char text[200];
 
-		r.detail[sizeof r.detail - 1] = 0;
-		if (r.step >= STEP_COUNT)
-			r.step = STEP_PLAN;
 		snprintf(text, sizeof text, "%s%s%s: %s", plan_steps[r.step].what, r.detail[0] ? ": " : "", r.detail,
 			 strerror(r.error));
 		box_fail(s, b, (enum plan_step)r.step, r.error, text);
@@ -387,9 +418,12 @@ static bool read_control(struct supervisor *s, struct box *b)
 		maybe_ready(s, b);
 		break;
 	case REPORT_EXITED:
-		b->status = r.status;
-		b->have_status = true;
-		b->ended_ns = now_ns();
+		/* A session that dies while its cell's end is being told: the cell had an end of its own. */
+		if (!b->have_status) {
+			b->status = r.status;
+			b->have_status = true;
+			b->ended_ns = now_ns();
+		}
 		box_event(s, b, BOX_MAIN_EXIT);
 		break;
 	default:
@@ -404,48 +438,107 @@ static void on_control(struct supervisor *s, struct source *src, uint32_t events
 	read_control(s, src->owner);
 }
 
-static void on_gate(struct supervisor *s, struct source *src, uint32_t events)
+/*
+ * One message from the gate: 1, 0 when there was none, -EPIPE at its end, -EBADMSG when it is no word of the protocol or not
+ * the payload's own. What else came with it, descriptors say, is closed by the kernel: there is no room for it.
+ */
+static int read_gate(const struct box *b, struct gate_report *ret, pid_t *ret_pid)
 {
-	struct box *b = src->owner;
 	union {
 		char buf[CMSG_SPACE(sizeof(struct ucred))];
 		struct cmsghdr align;
 	} control;
-	char byte = 0;
-	struct iovec iov = {&byte, 1};
+	struct iovec iov = {ret, sizeof *ret};
 	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof control.buf};
-	struct cmsghdr *c;
-	ssize_t n = recvmsg(src->fd, &mh, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+	ssize_t n = recvmsg(b->gate.fd, &mh, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+	const struct cmsghdr *c = n < 0 ? NULL : CMSG_FIRSTHDR(&mh);
 
-	(void)events;
 	if (n < 0 && errno == EAGAIN)
-		return;
-	c = n == 1 ? CMSG_FIRSTHDR(&mh) : NULL;
-	if (n != 1 || byte != GATE_READY || b->at_gate || !c || c->cmsg_type != SCM_CREDENTIALS) {
-		/* The harness closes its end when the code starts; before that, it is gone. */
-		if (n <= 0 && b->ran) {
-			source_close(s, src);
-			return;
-		}
-		source_close(s, src);
-		if (b->state != BOX_BUILDING) {
-			/* It was fine once; somebody outside killed it. No build has failed. */
-			if (b->state == BOX_WARM)
-				pool_warm_died(s);
-			if (b->state != BOX_ENDING)
-				log_warn("%s: died while %s", b->id, box_state_names[b->state]);
-			box_event(s, b, BOX_FAILED);
-			return;
-		}
-		/* A step that failed in pid 2 was reported before it ended: the report is in the socket, and says more. */
-		while (read_control(s, b))
-			;
-		box_fail(s, b, STEP_READY, EPIPE, "the interpreter ended before it was ready");
+		return 0;
+	if (n < 0 || (n == 0 && !c)) /* an empty message has its sender's credentials */
+		return -EPIPE;
+	if (n != (ssize_t)sizeof *ret || (mh.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || !c || c->cmsg_level != SOL_SOCKET ||
+	    c->cmsg_type != SCM_CREDENTIALS || gate_report_problem(ret))
+		return -EBADMSG;
+	*ret_pid = ((const struct ucred *)CMSG_DATA(c))->pid;
+	return 1;
+}
+
+/* Before there is a run: a warm or granted sandbox whose harness is gone, or does not behave like one, is worth nothing. */
+static void gate_lost(struct supervisor *s, struct box *b)
+{
+	if (b->state != BOX_BUILDING) {
+		/* It was fine once; somebody outside killed it. No build has failed. */
+		if (b->state == BOX_WARM)
+			pool_warm_died(s);
+		if (b->state != BOX_ENDING)
+			log_warn("%s: died while %s", b->id, box_state_names[b->state]);
+		box_event(s, b, BOX_FAILED);
 		return;
 	}
-	b->payload_pid = ((struct ucred *)CMSG_DATA(c))->pid;
-	b->at_gate = true;
-	maybe_ready(s, b);
+	/* A step that failed in pid 2 was reported before it ended: the report is in the socket, and says more. */
+	while (read_control(s, b))
+		;
+	box_fail(s, b, STEP_READY, EPIPE, "the interpreter ended before it was ready");
+}
+
+static void gate_refused(struct supervisor *s, struct box *b, const struct gate_report *r)
+{
+	b->refused_errno = r->value;
+	b->refused_index = r->index;
+	b->ran = false; /* the gate may be open already; the harness never looked */
+	box_event(s, b, BOX_REFUSED);
+}
+
+/* Its exit status alone would look like the run's own. */
+static void harness_failed(struct supervisor *s, struct box *b, const struct gate_report *r)
+{
+	char text[128];
+
+	snprintf(text, sizeof text, "the harness could not take the request: %s",
+		 r->value ? strerror(r->value) : "out of memory?");
+	b->ran = false; /* the gate may be open already; the harness never looked */
+	box_fail(s, b, STEP_EXEC, r->value, text);
+}
+
+static void on_gate(struct supervisor *s, struct source *src, uint32_t events)
+{
+	struct box *b = src->owner;
+	struct gate_report r;
+	pid_t pid = 0;
+	int rc = read_gate(b, &r, &pid);
+
+	(void)events;
+	if (rc == 0)
+		return;
+	if (rc == 1 && r.type == GATE_READY && !b->at_gate) {
+		b->payload_pid = pid;
+		b->at_gate = true;
+		maybe_ready(s, b);
+		return;
+	}
+	/* Whoever else got hold of the gate: it is not his. */
+	if (rc == 1 && pid != b->payload_pid)
+		rc = -EBADMSG;
+	if (rc == 1 && b->session) {
+		sup_session_hears(s, b, &r);
+		return;
+	}
+	if (rc == 1 && r.type == GATE_REFUSED && b->client) {
+		gate_refused(s, b, &r);
+		return;
+	}
+	if (rc == 1 && r.type == GATE_FAILED && b->client) {
+		harness_failed(s, b, &r);
+		return;
+	}
+	source_close(s, src);
+	if (b->session && rc == -EPIPE)
+		sup_session_gate_closed(s, b);
+	else if (b->session)
+		sup_session_goes_wrong(s, b, "its interpreter sent what no harness sends");
+	else if (rc != -EPIPE || !b->ran) /* the harness closes its end when the code starts */
+		gate_lost(s, b);
 }
 
 static void on_pidfd(struct supervisor *s, struct source *src, uint32_t events)
@@ -530,8 +623,7 @@ bool box_build(struct supervisor *s)
 	if (!b)
 		return false;
 	channels_init(&x.ch);
-	cgroup_box_init(&b->cgroup);
-	b->pidfd.fd = b->control.fd = b->gate.fd = b->oom.fd = b->request = b->out = b->err = -1;
+	box_init(b);
 	do
 		if (random_id(b) < 0) {
 			free(b);
@@ -551,7 +643,7 @@ bool box_build(struct supervisor *s)
 		if (rc < 0) {
 			b->failed_step = steps[i].step;
 			b->failed_errno = e.code ? e.code : -rc;
-			snprintf(b->failed_text, sizeof b->failed_text, "%s", e.msg);
+			snprintf(b->failed_text, sizeof b->failed_text, "%.255s", e.msg);
 		}
 	}
 	channels_close(&x.ch);

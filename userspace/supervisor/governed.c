@@ -298,7 +298,7 @@ static int start(struct governed *g, struct err *e)
 		return rc;
 	g->unshielded = p.unshielded;
 	b->init_pid = p.pid;
-	b->ran = true;
+	b->ran = b->begun = true;
 	b->state = BOX_RUNNING;
 	b->pidfd = (struct source){.fn = on_pidfd, .owner = g, .fd = p.pidfd};
 	note_begin(g);
@@ -312,8 +312,7 @@ static int make_box(struct governed *g, struct err *e)
 
 	if (!b)
 		return err_set(e, ENOMEM, "process", "out of memory");
-	cgroup_box_init(&b->cgroup);
-	b->pidfd.fd = b->control.fd = b->gate.fd = b->oom.fd = b->request = b->out = b->err = -1;
+	box_init(b);
 	snprintf(b->id, sizeof b->id, "%.47s", g->s->instance);
 	snprintf(b->project, sizeof b->project, GOVERNED_PROJECT);
 	TAILQ_INSERT_TAIL(&g->s->boxes, b, link);

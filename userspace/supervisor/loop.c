@@ -25,6 +25,7 @@
 #include "core/cleanup.h"
 #include "core/log.h"
 #include "filter.h"
+#include "ipc/decode.h"
 
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x0010U
@@ -33,7 +34,8 @@
 #define RING_BUDGET 1024 /* events a turn, so that a flood delays no deadline */
 #define TRASH_RETRY_NS 20000000ull
 #define GUARD_CHECK_NS 2000000000ull
-#define IMAGE_CHECK_NS 2000000000ull
+#define IMAGE_PATIENCE 5 /* times what the last attempt took */
+#define IMAGE_CHECK_NS 250000000ull
 #define ASKS_A_TURN 64
 #define STOP_MS 5000
 #define CHILD_WAIT 50 /* times 10 ms */
@@ -67,12 +69,13 @@ void source_close(struct supervisor *s, struct source *src)
 
 static int make_image(struct supervisor *s, struct err *e)
 {
+	const struct image_spec spec = {.root = s->config.image, .python = s->config.python, .caches = s->config.caches};
 	struct image *fresh = NULL;
 	char stage[sizeof s->stage];
 	int rc;
 
 	snprintf(stage, sizeof stage, "%.100s/stage%u", s->run_dir, s->image_number + 1);
-	rc = image_build(&fresh, stage, &s->python, e);
+	rc = image_build(&fresh, stage, &spec, e);
 	if (rc < 0)
 		return rc;
 	image_release(s->image);
@@ -90,16 +93,19 @@ static int make_image(struct supervisor *s, struct err *e)
  */
 void check_image(struct supervisor *s)
 {
+	uint64_t began = now_ns();
 	struct box *b, *next;
 	struct err e = {0};
 
-	if (now_ns() - s->image_checked_ns < IMAGE_CHECK_NS)
+	if (began < s->image_next_ns)
 		return;
-	s->image_checked_ns = now_ns();
+	s->image_next_ns = began + IMAGE_CHECK_NS;
 	if (!s->image_bad && !image_stale(s->image))
 		return;
-	log_info("the host's files have changed: building the image anew");
-	s->image_bad = python_find(s->config.python, &s->python, &e) < 0 || make_image(s, &e) < 0;
+	log_info("files that the image is made of have changed: building it anew");
+	s->image_bad = make_image(s, &e) < 0;
+	/* An interpreter that does not answer holds us up for seconds, and with us every deadline: not again at once. */
+	s->image_next_ns = now_ns() + IMAGE_CHECK_NS + IMAGE_PATIENCE * (now_ns() - began);
 	if (s->image_bad) {
 		log_error("%s: %s", e.where, e.msg);
 		memset(&s->last_fail, 0, sizeof s->last_fail);
@@ -152,7 +158,7 @@ static void start_run(struct supervisor *s, struct client *c, const struct ask *
 	if (!b)
 		return; /* ended in the meantime: its end has been told */
 	/* The client checked this; so do we, since it is we who hold the sandbox. */
-	if (a->timeout_s < LIMIT_TIMEOUT_MIN_S || a->timeout_s > LIMIT_TIMEOUT_MAX_S) {
+	if (a->timeout_s > (b->session ? LIMIT_CELL_TIMEOUT_MAX_S : LIMIT_TIMEOUT_MAX_S)) {
 		box_end(s, b, RUN_END_BROKEN);
 		return;
 	}
@@ -168,7 +174,26 @@ static void kill_run(struct supervisor *s, struct client *c, const struct ask *a
 		return;
 	b = box_by_req(s, c, a->req);
 	if (b)
-		box_end(s, b, a->reason == RUN_END_OUTPUT ? RUN_END_OUTPUT : RUN_END_CANCELLED);
+		box_interrupt(s, b, (enum run_end)a->reason);
+}
+
+static void close_session(struct supervisor *s, struct client *c, const struct ask *a)
+{
+	struct box *b;
+
+	if (pool_withdraw(s, c, a->req))
+		return;
+	b = box_by_req(s, c, a->req);
+	if (b)
+		sup_session_close(s, b);
+}
+
+static void collected(struct supervisor *s, struct client *c, const struct ask *a)
+{
+	struct box *b = box_by_req(s, c, a->req);
+
+	if (b && b->session)
+		box_event(s, b, BOX_COLLECTED);
 }
 
 static void tell_pool(struct supervisor *s, struct client *c, const struct ask *a)
@@ -188,6 +213,7 @@ static void on_client(struct supervisor *s, struct source *src, uint32_t events)
 	for (int i = 0; i < ASKS_A_TURN && c->open; i++) {
 		struct ask a;
 		ssize_t n = ipc_recv(src->fd, &a, sizeof a, NULL, NULL);
+		const char *why;
 
 		if (n == -EAGAIN)
 			return;
@@ -195,7 +221,14 @@ static void on_client(struct supervisor *s, struct source *src, uint32_t events)
 			client_gone(s, c);
 			return;
 		}
-		switch (a.type) {
+		why = ask_problem(&a);
+		if (why) {
+			log_error("a client sent a message of type %u whose %s is wrong: its connection is closed", a.type,
+				  why);
+			client_gone(s, c);
+			return;
+		}
+		switch ((enum ask_type)a.type) {
 		case ASK_SANDBOX:
 			check_image(s);
 			pool_ask(s, c, &a);
@@ -206,13 +239,17 @@ static void on_client(struct supervisor *s, struct source *src, uint32_t events)
 		case ASK_KILL:
 			kill_run(s, c, &a);
 			break;
+		case ASK_COLLECTED:
+			collected(s, c, &a);
+			break;
+		case ASK_CLOSE:
+			close_session(s, c, &a);
+			break;
 		case ASK_POOL:
 			tell_pool(s, c, &a);
 			break;
-		default:
-			log_error("a client sent a message of type %u: its connection is closed", a.type);
-			client_gone(s, c);
-			return;
+		case ASK_NONE:
+			break;
 		}
 	}
 }
@@ -381,7 +418,7 @@ static int own_mounts(struct err *e)
 	return 0;
 }
 
-/* A sandbox takes up to ten descriptors here; the soft limit is made for programs with a handful of files. */
+/* A sandbox takes up to fifteen descriptors here; the soft limit is made for programs with a handful of files. */
 static void raise_open_files(void)
 {
 	struct rlimit r;
@@ -442,8 +479,6 @@ static int set_up(struct supervisor *s, int auditor_fd, struct err *e)
 	if (rc == 0)
 		rc = filter_compile(FILTER_INIT, &s->own_filter_fd, &s->own_filter_len, e);
 	if (rc == 0)
-		rc = python_find(s->config.python, &s->python, e);
-	if (rc == 0)
 		rc = own_mounts(e);
 	if (rc == 0)
 		rc = make_image(s, e);
@@ -462,7 +497,6 @@ struct supervisor *supervisor_alloc(const char *instance)
 	tighten_init(&s->next_tight);
 	TAILQ_INIT(&s->boxes);
 	TAILQ_INIT(&s->trash);
-	TAILQ_INIT(&s->waiters);
 	snprintf(s->instance, sizeof s->instance, "%s", instance);
 	snprintf(s->pin_dir, sizeof s->pin_dir, PIN_DIR "/%s", s->instance);
 	snprintf(s->run_dir, sizeof s->run_dir, RUN_DIR "/%s", s->instance);
@@ -495,12 +529,12 @@ int supervisor_new(struct supervisor **ret, const struct supervisor_config *conf
 
 const char *supervisor_python(const struct supervisor *s)
 {
-	return s->python.version;
+	return image_python(s->image)->version;
 }
 
-const char *supervisor_missing(const struct supervisor *s)
+const char *supervisor_warning(const struct supervisor *s, size_t i)
 {
-	return image_missing(s->image);
+	return image_warning(s->image, i);
 }
 
 /* ---- loop ---- */
@@ -516,7 +550,7 @@ static int next_timeout_ms(const struct supervisor *s)
 	const struct box *b;
 
 	TAILQ_FOREACH (b, &s->boxes, link)
-		at = earlier(earlier(at, b->deadline_ns), b->oom_check_ns);
+		at = earlier(earlier(earlier(at, b->deadline_ns), b->life_ns), b->oom_check_ns);
 	if (!TAILQ_EMPTY(&s->trash))
 		at = earlier(at, now + TRASH_RETRY_NS);
 	at = earlier(at, s->drain_until_ns);
@@ -536,13 +570,10 @@ static void check_deadlines(struct supervisor *s)
 		next = TAILQ_NEXT(b, link);
 		if (b->oom_check_ns && b->oom_check_ns <= now)
 			box_check_oom(s, b);
-		if (!b->deadline_ns || b->deadline_ns > now)
-			continue;
-		b->deadline_ns = 0;
-		if (b->state == BOX_BUILDING)
-			box_fail(s, b, STEP_READY, ETIMEDOUT, "the sandbox was not ready in time");
-		else
-			box_end(s, b, RUN_END_TIMEOUT);
+		if (b->life_ns && b->life_ns <= now)
+			sup_session_outlived(s, b);
+		if (b->deadline_ns && b->deadline_ns <= now)
+			box_expired(s, b);
 	}
 }
 
@@ -594,6 +625,14 @@ static void turn(struct supervisor *s, int timeout_ms)
 		src->fn(s, src, ev.events);
 }
 
+/* What clients ask comes before what can wait: a run whose code is there must not wait for the next sandbox to be started. */
+static void hear_clients(struct supervisor *s)
+{
+	for (unsigned i = 0; i < s->client_count; i++)
+		if (s->clients[i].open)
+			on_client(s, &s->clients[i].src, 0);
+}
+
 int supervisor_run(struct supervisor *s, struct err *e)
 {
 	pool_tell(s, true);
@@ -601,6 +640,7 @@ int supervisor_run(struct supervisor *s, struct err *e)
 		check_guard(s);
 		if (s->refresh_ns && now_ns() >= s->refresh_ns)
 			slot_refresh(s);
+		hear_clients(s);
 		pool_fill(s);
 		pool_tell(s, false);
 		turn(s, next_timeout_ms(s));
@@ -689,6 +729,7 @@ int supervisor_free(struct supervisor *s, struct err *e)
 		first_error(&rc, e, supervisor_lock(&global, &tmp), &tmp);
 		first_error(&rc, e, cgroup_instance_remove(&s->cgroups.host, s->instance, &tmp), &tmp);
 	}
+	fair_clear(&s->fair);
 	image_release(s->image);
 	if (s->stage[0])
 		rmdir(s->stage);

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,9 +42,42 @@ void note_init(struct note *n, enum note_type type, const struct box *b)
 	n->boot_ns = clock_ns(CLOCK_BOOTTIME);
 	if (!b)
 		return;
-	snprintf(n->run_id, sizeof n->run_id, "%s", b->id);
+	snprintf(n->run_id, sizeof n->run_id, "%s", b->run_id[0] ? b->run_id : b->id);
 	snprintf(n->sandbox_id, sizeof n->sandbox_id, "%s", b->id);
 	snprintf(n->project, sizeof n->project, "%s", b->project);
+}
+
+void note_init_session(struct note *n, enum note_type type, const struct box *b)
+{
+	note_init(n, type, b);
+	snprintf(n->run_id, sizeof n->run_id, "%s", b->id);
+}
+
+static void push_as(struct supervisor *s, const struct note *like, struct note *n)
+{
+	/* What follows the head, and the head's own clock, are everybody's. */
+	memcpy((char *)n + offsetof(struct note, judged), (const char *)like + offsetof(struct note, judged),
+	       sizeof *n - offsetof(struct note, judged));
+	n->wall_ns = like->wall_ns;
+	n->boot_ns = like->boot_ns;
+	notes_push(s, n);
+}
+
+void notes_push_to_runs(struct supervisor *s, const struct note *like)
+{
+	const struct box *b = NULL;
+	struct note n;
+
+	TAILQ_FOREACH (b, &s->boxes, link) {
+		if (b->session) {
+			note_init_session(&n, like->type, b);
+			push_as(s, like, &n);
+		}
+		if (b->begun) {
+			note_init(&n, like->type, b);
+			push_as(s, like, &n);
+		}
+	}
 }
 
 static void on_auditor(struct supervisor *s, struct source *src, uint32_t events)

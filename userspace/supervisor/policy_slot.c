@@ -117,7 +117,6 @@ static void log_warnings(const struct inforce *f)
 /* Once for everybody, and once for each run that goes on under it: its record has both policies it was judged by. */
 static void note_change(struct supervisor *s, const struct note_policy *old, enum policy_change why)
 {
-	const struct box *b = TAILQ_FIRST(&s->boxes);
 	struct note n;
 
 	note_init(&n, NOTE_POLICY, NULL);
@@ -125,15 +124,7 @@ static void note_change(struct supervisor *s, const struct note_policy *old, enu
 	slot_name(&s->inforce, &n.policy.now);
 	n.policy.reason = why;
 	notes_push(s, &n);
-	for (; b; b = TAILQ_NEXT(b, link)) {
-		struct note own;
-
-		if (b->state != BOX_RUNNING)
-			continue;
-		note_init(&own, NOTE_POLICY, b);
-		own.policy = n.policy;
-		notes_push(s, &own);
-	}
+	notes_push_to_runs(s, &n);
 }
 
 static void changed(struct supervisor *s, const struct note_policy *old, enum policy_change why)
@@ -213,9 +204,9 @@ void slot_refresh(struct supervisor *s)
 			s->admitted(s, true);
 	} else if (rc < 0) {
 		/* Addresses that are new may be missing from @host until it works. */
-		if (strcmp(s->refresh_problem, e.msg) != 0) /* once, not every second */
+		if (strncmp(s->refresh_problem, e.msg, sizeof s->refresh_problem - 1) != 0) /* once, not every second */
 			log_error("the policy does not know the host's new addresses yet (%s: %s)", e.where, e.msg);
-		snprintf(s->refresh_problem, sizeof s->refresh_problem, "%s", e.msg);
+		snprintf(s->refresh_problem, sizeof s->refresh_problem, "%.255s", e.msg);
 		s->refresh_ns = now_ns() + REFRESH_RETRY_NS;
 	}
 }

@@ -22,6 +22,8 @@
 #define UID_INIT (UID_BASE + 0) /* pid 1 of every sandbox, after set-up */
 #define UID_API (UID_BASE + 1)
 #define UID_AUDITOR (UID_BASE + 2)
+#define UID_COLLECTOR (UID_BASE + 3)
+#define UID_IMAGE (UID_BASE + 4) /* reads and unpacks images; owns what it unpacked */
 #define UID_SANDBOX_FIRST (UID_BASE + 1000)
 #define UID_SANDBOX_COUNT 0x0f000000u
 
@@ -33,11 +35,14 @@
 struct supervisor_config {
 	const char *instance;	/* name below weir/, /run/weir and the pins; [a-z0-9-] */
 	const char *state_dir;	/* whose instance this is: it alone reports what an earlier life left; NULL: nobody's */
-	const char *python;	/* interpreter, or NULL to look for one */
+	const char *image;	/* root directory of snippets; NULL: made of the host's files */
+	const char *python;	/* interpreter (inside `image`), or NULL to look for one */
+	const char *caches;	/* made beforehand for `image`; NULL: none */
 	struct inforce *policy; /* loaded, not applied; taken, whatever comes of it */
 	unsigned pool_size;
-	bool single;		    /* one sandbox is all that will be asked for: none is built after it */
-	enum plan_step fault, skip; /* only in builds with WEIR_TEST_HOOKS */
+	bool single;				 /* one sandbox is all that will be asked for: none is built after it */
+	unsigned session_idle_s, session_life_s; /* 0: those of the limits table; only tests want others */
+	enum plan_step fault, skip;		 /* only in builds with WEIR_TEST_HOOKS */
 };
 
 struct supervisor;
@@ -73,9 +78,9 @@ int supervisor_run(struct supervisor *s, struct err *e);
 /* Kills every sandbox and removes everything it made, pins included. NULL-safe. Returns the first error, after trying all. */
 int supervisor_free(struct supervisor *s, struct err *e);
 
-/* Python that snippets run on, and what the contract lists and this host lacks ("" for nothing). */
+/* Python that snippets run on, and the i-th sentence about what the image lacks; NULL past the end. */
 const char *supervisor_python(const struct supervisor *s);
-const char *supervisor_missing(const struct supervisor *s);
+const char *supervisor_warning(const struct supervisor *s, size_t i);
 
 /* Sweeps every instance whose process is gone: cgroups, pins, run directories. For `weir uninstall` and the start. */
 struct sweep_result {

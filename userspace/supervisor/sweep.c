@@ -98,6 +98,9 @@ int sweep_claim(struct supervisor *s, struct err *e)
 	if (rc == -EWOULDBLOCK)
 		return err_set(e, EBUSY, "supervisor", "another weir already runs on this state directory (instance %s)",
 			       s->instance);
+	/* For whoever looks for what runs. */
+	if (rc == 0 && (ftruncate(s->lock_fd, 0) < 0 || dprintf(s->lock_fd, "%d\n", getpid()) < 0))
+		return err_errno(e, errno, "supervisor", "write %s", path);
 	return rc < 0 ? rc : note_state_dir(s, e);
 }
 

@@ -80,6 +80,7 @@ int tighten_make(struct tightening *ret, const struct inforce *f, struct err *e)
 	struct tightening t = {
 	    .cgroup = {.memory_bytes = or_table(l->memory_bytes, LIMIT_MEMORY_BYTES),
 		       .cpu_percent = (unsigned)or_table(l->cpu_percent, LIMIT_CPU_PERCENT),
+		       .cpu_weight = POOL_WEIGHT_BUILDING,
 		       .pids = (unsigned)or_table(l->processes, LIMIT_PIDS) + SANDBOX_PIDS_OWN},
 	    .open_files = (uint32_t)or_table(l->open_files, LIMIT_OPEN_FILES),
 	    .filter_fd = -1,
@@ -125,7 +126,7 @@ static bool is_worthless(const struct supervisor *s, const struct box *b)
 
 void tighten_admitted(struct supervisor *s, bool in_force)
 {
-	unsigned running = s->counts[BOX_CLAIMED] + s->counts[BOX_RUNNING];
+	unsigned running = boxes_in_use(s);
 	struct box *b, *next;
 
 	if (in_force && s->next_tight.filter_fd >= 0) {

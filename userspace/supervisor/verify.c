@@ -4,11 +4,15 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <linux/magic.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "core/cleanup.h"
@@ -72,6 +76,20 @@ int verify_probes(struct supervisor *s, struct box *b, const int32_t probe_errno
 			       "%" PRIu64 " probes were sent, %" PRIu64 " of them to be denied; the kernel counted %" PRIu64
 			       " and denied %" PRIu64,
 			       sent, refused, (uint64_t)c.probes, (uint64_t)c.probes_denied);
+	return 0;
+}
+
+int verify_workdir(const struct box *b, struct err *e)
+{
+	struct statx st;
+	struct statfs fs;
+
+	if (statx(b->workdir, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &st) < 0 || fstatfs(b->workdir, &fs) < 0)
+		return err_errno(e, errno, "verify", "look at the working directory");
+	/* The root of a mount of its own, in memory, that belongs to this sandbox alone. */
+	if (fs.f_type != TMPFS_MAGIC || !(st.stx_attributes & STATX_ATTR_MOUNT_ROOT) || st.stx_uid != b->uid ||
+	    st.stx_gid != b->uid || (uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize != LIMIT_TMPFS_BYTES)
+		return err_set(e, EPERM, "verify", "the working directory is not the file system that was made for it");
 	return 0;
 }
 

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The routes that only report: the process, the pool, the record, and what the service is. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/describe.h"
+#include "api/server.h"
+#include "core/limits.h"
+
+void handle_healthz(struct server *s, struct exchange *x)
+{
+	(void)s;
+	exchange_reply_json(x, 200, json_pack("{s:s}", "status", "ok"));
+}
+
+void handle_readyz(struct server *s, struct exchange *x)
+{
+	const struct tell_pool *p = runclient_pool(s->runs);
+
+	if (!p)
+		exchange_reply_case(x, ERROR_NOT_READY, "the supervisor has not reported yet");
+	else if (!p->ready)
+		exchange_reply_case(x, ERROR_NOT_READY, *p->not_ready ? p->not_ready : "the supervisor is not ready");
+	else if (!runclient_auditor_up(s->runs))
+		exchange_reply_case(x, ERROR_NOT_READY, "the auditor is gone");
+	else if (!runclient_collector_up(s->runs))
+		exchange_reply_case(x, ERROR_NOT_READY, "the collector is gone");
+	else
+		exchange_reply_json(x, 200, json_pack("{s:s}", "status", "ready"));
+}
+
+/* ---- GET /v1/pool ---- */
+
+static json_t *wait_ms(uint32_t us, size_t count)
+{
+	if (count == 0)
+		return json_null();
+	return us % 1000 ? json_real((double)us / 1000) : json_integer(us / 1000);
+}
+
+static json_t *waits_json(const struct waits *w)
+{
+	struct waits_summary sum;
+
+	waits_sum_up(w, &sum);
+	return json_pack("{s:I, s:o, s:o, s:o, s:o}", "count", (json_int_t)sum.count, "p50", wait_ms(sum.p50, sum.count), "p90",
+			 wait_ms(sum.p90, sum.count), "p99", wait_ms(sum.p99, sum.count), "max", wait_ms(sum.max, sum.count));
+}
+
+static void on_pool(void *ctx, const struct tell_pool *p)
+{
+	struct exchange *x = ctx;
+	struct server *s = x->server;
+
+	if (!p) {
+		exchange_reply_case(x, ERROR_SANDBOX, "the supervisor does not answer");
+		return;
+	}
+	exchange_reply_json(x, 200,
+			    json_pack("{s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:o}", "size", (int)p->size, "warm", (int)p->warm,
+				      "starting", (int)p->starting, "in_use", (int)p->in_use, "waiting",
+				      (json_int_t)p->waiting + s->quota.queued, "served", (json_int_t)p->served, "misses",
+				      (json_int_t)p->misses, "wait_ms", waits_json(&s->waits)));
+}
+
+void handle_pool(struct server *s, struct exchange *x)
+{
+	if (runclient_ask_pool(s->runs, on_pool, x) < 0)
+		exchange_reply_case(x, ERROR_SANDBOX, "the supervisor is gone");
+}
+
+/* ---- GET /v1/runs/{run_id} and …/audit ---- */
+
+static void record_missing(struct exchange *x, int status)
+{
+	if (status == EAGAIN)
+		exchange_reply_case(x, ERROR_AUDIT_READS, "too many audit records are being read at once");
+	else if (status == ENOENT)
+		exchange_reply_case(x, ERROR_NO_RUN, NULL);
+	else if (status == ETIMEDOUT)
+		exchange_reply_case(x, ERROR_AUDITOR, "the end of this run has not been recorded");
+	else
+		exchange_reply_case(x, ERROR_AUDITOR, "the auditor does not answer");
+}
+
+static void on_audit(void *ctx, int status, const char *text, size_t len)
+{
+	struct exchange *x = ctx;
+	char *copy;
+
+	x->server->audit_reads--;
+	if (status != 0) {
+		record_missing(x, status);
+		return;
+	}
+	copy = malloc(len + 1);
+	if (copy) {
+		memcpy(copy, text, len);
+		copy[len] = '\n'; /* as every other answer ends */
+	}
+	exchange_reply_text(x, 200, copy, len + 1);
+}
+
+static void on_run(void *ctx, int status, const char *text, size_t len)
+{
+	struct exchange *x = ctx;
+	json_t *record;
+
+	x->server->audit_reads--;
+	if (status != 0) {
+		record_missing(x, status);
+		return;
+	}
+	record = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
+	if (!json_is_object(record)) {
+		json_decref(record);
+		exchange_reply_case(x, ERROR_AUDITOR, "the auditor's answer can't be read");
+		return;
+	}
+	json_object_del(record, "events");
+	exchange_reply_json(x, 200, record);
+}
+
+static void ask_record(struct server *s, struct exchange *x, void (*done)(void *, int, const char *, size_t))
+{
+	/* A reviewer sees every project's; for others a run of another project does not exist. */
+	const char *project = x->who.scopes & SCOPE_REVIEWER ? "" : x->who.project;
+	char text[96];
+
+	if (s->audit_reads >= LIMIT_AUDIT_READS) {
+		snprintf(text, sizeof text, "no more than %d audit records are read at once", LIMIT_AUDIT_READS);
+		exchange_reply_case(x, ERROR_AUDIT_READS, text);
+		return;
+	}
+	s->audit_reads++;
+	if (runclient_audit(s->runs, x->param, project, done, x) < 0) {
+		s->audit_reads--;
+		exchange_reply_case(x, ERROR_AUDITOR, "the auditor is gone");
+	}
+}
+
+void handle_run(struct server *s, struct exchange *x)
+{
+	ask_record(s, x, on_run);
+}
+
+void handle_run_audit(struct server *s, struct exchange *x)
+{
+	ask_record(s, x, on_audit);
+}
+
+/* ---- what the service is ---- */
+
+void handle_limits(struct server *s, struct exchange *x)
+{
+	(void)s;
+	exchange_reply_json(x, 200, describe_limits());
+}
+
+void handle_openapi(struct server *s, struct exchange *x)
+{
+	struct described_route *described;
+	size_t count;
+	const struct route *routes = route_table(&count);
+
+	(void)s;
+	described = calloc(count, sizeof *described);
+	for (size_t i = 0; described && i < count; i++)
+		described[i] = (struct described_route){.method = routes[i].method,
+							.pattern = routes[i].pattern,
+							.summary = routes[i].summary,
+							.scopes = routes[i].scopes,
+							.max_body = routes[i].max_body};
+	exchange_reply_json(x, 200, described ? describe_openapi(described, count) : NULL);
+	free(described);
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/config_show.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+
+#include "cli/config_load.h"
+
+/* As the file would have it; null for what nobody says and what has no default. */
+static json_t *value(const struct config *c, enum config_key key)
+{
+	const char *field = (const char *)c + config_keys[key].offset, *text = config_text(c, key);
+	json_t *j = NULL;
+
+	if (config_keys[key].kind == CONFIG_FLAG)
+		return json_boolean(*(const bool *)field);
+	if (config_keys[key].kind == CONFIG_COUNT)
+		return json_integer(*(const unsigned *)field);
+	/* An option may hold bytes that are not UTF-8. */
+	if (text && !(j = json_string(text)))
+		j = json_string("(not UTF-8)");
+	return j ? j : json_null();
+}
+
+static int show_json(const struct config *c)
+{
+	json_t *values = json_object(), *sources = json_object(), *top = json_object();
+	int rc;
+
+	for (enum config_key key = 0; key < CONFIG_KEYS; key++) {
+		const struct config_row *row = &config_keys[key];
+		json_t *group = row->group ? json_object_get(values, row->group) : values;
+		char pointer[32];
+
+		if (!group) {
+			group = json_object();
+			json_object_set_new(values, row->group, group);
+		}
+		json_object_set_new(group, row->name, value(c, key));
+		config_pointer(key, pointer);
+		json_object_set_new(sources, pointer, json_string(config_source_names[c->from[key]]));
+	}
+	json_object_set_new(top, "file", c->file ? json_string(c->file) : json_null());
+	json_object_set_new(top, "configuration", values);
+	json_object_set_new(top, "sources", sources);
+	rc = json_dumpf(top, stdout, JSON_INDENT(2));
+	json_decref(top);
+	return putchar('\n') == EOF ? -1 : rc;
+}
+
+static void show_text(const struct config *c)
+{
+	printf("file: %s\n\n", c->file ? c->file : "none (there is no " CONFIG_FILE_DEFAULT ")");
+	for (enum config_key key = 0; key < CONFIG_KEYS; key++) {
+		json_t *j = value(c, key);
+		char pointer[32];
+
+		config_pointer(key, pointer);
+		printf("%-17s  %-7s  ", pointer, config_source_names[c->from[key]]);
+		json_dumpf(j, stdout, JSON_ENCODE_ANY);
+		putchar('\n');
+		json_decref(j);
+	}
+	printf("\nnot tried: whether the address is free, and whether the interpreter runs\n");
+}
+
+int config_show(const struct config *c, bool json, struct err *e)
+{
+	int rc = 0;
+
+	if (json)
+		rc = show_json(c);
+	else
+		show_text(c);
+	if (fflush(stdout) == EOF || ferror(stdout) || rc < 0)
+		return err_set(e, EIO, "", "can't write to standard output");
+	return 0;
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `weir serve --check-config` prints. */
+#ifndef WEIR_CLI_CONFIG_SHOW_H
+#define WEIR_CLI_CONFIG_SHOW_H
+
+#include <stdbool.h>
+
+#include "core/config.h"
+
+/* Prints every key of a merged configuration: its value and where that comes from. */
+int config_show(const struct config *c, bool json, struct err *e);
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a run used and tried: the difference between two readings of what the kernel counts. A session is read whenever one of
+ * its cells begins or ends, while nothing in it moves, so that every attempt is in one record, and in the right one.
+ */
+#include "supervisor/internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/log.h"
+
+/* Final counts of every listed flow, which also frees its place in the kernel's map. */
+void box_report_flows(struct supervisor *s, struct box *b)
+{
+	for (unsigned i = 0; i < b->flow_count; i++) {
+		struct note n;
+
+		note_init(&n, NOTE_FLOW, b);
+		n.flow.key = b->flows[i];
+		slot_judged(s, &n.flow.key, &n.judged);
+		if (guard_get_flow(s->guard, &b->flows[i], &n.flow.count) < 0)
+			continue;
+		notes_push(s, &n);
+		guard_del_flow(s->guard, &b->flows[i]);
+	}
+	b->flow_count = 0;
+}
+
+void account_begin(struct supervisor *s, struct box *b)
+{
+	struct cgroup_usage u;
+	struct err e;
+
+	cgroup_box_usage(&b->cgroup, &s->cgroups, &u);
+	b->base.cpu_us = u.cpu_us;
+	if (b->guarded && guard_get_sandbox(s->guard, b->cgroup.id, &b->base.counters, &e) < 0)
+		log_error("%s: its counters can't be read: %s", b->id, e.msg);
+}
+
+static void set_attempts(struct tell_end *ret, const struct weir_sandbox *now, const struct weir_sandbox *base)
+{
+	ret->attempts = now->attempts - base->attempts;
+	ret->denied = now->denied - base->denied;
+	ret->allowed = now->allowed - base->allowed;
+	ret->would_deny = now->would_deny - base->would_deny;
+	ret->inbound = now->inbound - base->inbound;
+	ret->unlisted = now->unlisted - base->unlisted;
+	ret->net_bytes = now->bytes - base->bytes;
+}
+
+void account_end(struct supervisor *s, struct box *b, struct tell_end *ret, uint64_t *ret_oom_kills)
+{
+	struct weir_sandbox now = b->base.counters;
+	struct cgroup_usage u;
+	struct err e;
+
+	cgroup_box_usage(&b->cgroup, &s->cgroups, &u);
+	if (b->guarded) {
+		/* What the ring still holds is this run's too: out with it before the end is told. */
+		notes_drain_all(s);
+		if (guard_get_sandbox(s->guard, b->cgroup.id, &now, &e) < 0)
+			log_error("%s: its counters can't be read: %s", b->id, e.msg);
+		if (b->begun || b->session)
+			box_report_flows(s, b);
+	}
+	set_attempts(ret, &now, &b->base.counters);
+	ret->cpu_us = u.cpu_us > b->base.cpu_us ? u.cpu_us - b->base.cpu_us : 0;
+	ret->memory_peak = u.memory_peak;
+	snprintf(ret->cpu_source, sizeof ret->cpu_source, "%s", u.cpu_source);
+	snprintf(ret->memory_source, sizeof ret->memory_source, "%s", u.memory_source);
+	b->base.counters = now;
+	b->base.cpu_us = u.cpu_us;
+	*ret_oom_kills = u.oom_kills;
+}
+
+void account_renew(struct supervisor *s, struct box *b)
+{
+	struct err e;
+
+	cgroup_box_reset_peak(&b->cgroup, &s->cgroups);
+	if (b->guarded && guard_renew_flows(s->guard, b->cgroup.id, &e) < 0)
+		log_error("%s: %s: what it tries from now on may be counted and not listed", b->id, e.msg);
+}
