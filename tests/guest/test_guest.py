@@ -138,6 +138,27 @@ class Guest(unittest.TestCase):
         for line in ("CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2", "0::/\n"):
             self.assertIn(line, answer["stdout"])
 
+    def test_8_files_and_input(self):
+        answer = self.service.run(
+            "import os, sys\nopen('out.txt', 'w').write(open('in.txt').read() + sys.stdin.read() + os.environ['E'])\nos.symlink('/etc/passwd', 'link')\nos.chmod('out.txt', 0)",
+            files=[{"path": "in.txt", "content": "one "}], stdin="two ", env={"E": "three"}, timeout_s=60)
+        self.assertEqual([(f["path"], f["size"]) for f in answer["files"]], [("out.txt", 13)], answer)
+        self.assertEqual(answer["files_skipped"], [{"path": "link", "reason": "symlink"}])
+
+    def test_8_session(self):
+        # The freezer, the renewed memory peak and the limits of this kernel's own controllers, over the life of one sandbox.
+        session = self.service.request("POST", "/v1/sessions", {}).json()["session_id"]
+        big = self.service.run("x = 41\na = bytearray(b'x') * (200 << 20)\ndel a", session_id=session, timeout_s=60)
+        small = self.service.run("print(x + 1)", session_id=session, timeout_s=60)
+        self.assertEqual((small["stdout"], small["session_ended"]), ("42\n", False))
+        self.assertGreater(big["usage"]["memory_peak_bytes"]["value"], 200 << 20)
+        stuck = self.service.run("import time\nwhile True: time.sleep(0.1)", session_id=session, timeout_s=2)
+        self.assertEqual((stuck["termination"]["reason"], stuck["session_ended"]), ("timeout", False))
+        denied = self.service.run("import socket\ntry: socket.create_connection(('192.0.2.9', 443))\nexcept OSError as e: print(e.errno)", session_id=session, timeout_s=60)
+        self.assertEqual((denied["stdout"], denied["egress"]["denied"]), ("1\n", 1))
+        over = self.service.run("a = []\nwhile True: a.append(bytearray(b'x') * (8 << 20))", session_id=session, timeout_s=60)
+        self.assertEqual((over["termination"]["reason"], over["session_ended"]), ("memory", True))
+
     def test_9_doctor_and_nothing_left(self):
         self.service.stop()
         done = weir("doctor", "--json", timeout=60)

@@ -86,7 +86,7 @@ class Check(Folder):
             ({"snippet": {"image": "none"}}, "/snippet/image", "none: No such file"),
             ({"snippet": {"image": "/dev/null"}}, "/snippet/image", "is no directory"),
             ({"snippet": {"image": "/usr:1"}}, "/snippet/image", "is no OCI image layout"),
-            ({"snippet": {"image": "/usr", "python": "/bin/none"}}, "/snippet/python", "/bin/none of the image /usr: No such file"),
+            ({"snippet": {"image": "/usr", "python": "/bin/none"}}, "/snippet/python", "there is no /bin/none in the image /usr"),
             ({"state_dir": "/tmp"}, "/state_dir", "must belong to root and be writable by nobody else"),
             ({"state_dir": "weir.json"}, "/state_dir", "is no directory"),
             ({"state_dir": "weir.json/a/b"}, "/state_dir", "Not a directory"),

@@ -730,6 +730,7 @@ class Uninstall(Case):
         done = weir("uninstall", "--state-dir", state)
         self.assertNotEqual(done.returncode, 0)
         self.assertRegex(done.stderr.decode(), r"instance\(s\) of Weir are running; stop them first")
+        self.assertIn(", pid %d, state directory %s: kill it" % (service.process.pid, os.path.realpath(state)), done.stderr.decode())
         self.assertEqual((links_of(service.pins()), request.done()), (links, False))
         self.assertEqual(service.run("print(6*7)")["stdout"], "42\n")
 

@@ -347,7 +347,7 @@ class Refused(unittest.TestCase):
         return path
 
     def test_no_image(self):
-        self.check(self.folder + "/none", "is no directory")
+        self.check(self.folder + "/none", "No such file")
         self.check("/", "the host's own root")
         self.check(self.root_with("x", name="usr/bin/cat"), "no python3 in the image: looked in")
         self.check(self.root_with("x") + ":tag", "is no OCI image layout")

@@ -85,7 +85,8 @@ static int find_in_image(const char *python, const char *image, struct err *e)
 	if (top >= 0)
 		fd = (int)syscall(SYS_openat2, top, python, &how, sizeof how);
 	if (fd < 0)
-		return err_errno(e, errno, PYTHON, "%s of the image %s", python, image);
+		return errno == ENOENT ? err_set(e, ENOENT, PYTHON, "there is no %s in the image %s", python, image)
+				       : err_errno(e, errno, PYTHON, "%s of the image %s", python, image);
 	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || !(st.st_mode & 0111))
 		return err_set(e, EACCES, PYTHON, "%s of the image %s is no program", python, image);
 	return 0;
