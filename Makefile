@@ -122,7 +122,7 @@ test: ## every test that runs on this machine (root; under ten minutes)
 	@deploy/install-packages build run test
 	@$(MAKE) --no-print-directory -j2 $(B)/weir $(B)/weir-hooks units progs
 	@$(MAKE) --no-print-directory -j2 SAN=1 units
-	@python3 tests/run.py unit bpf api san:unit san:api system
+	@WEIR_SOAK=$${WEIR_SOAK:-1000} python3 tests/run.py unit bpf api san:unit san:api system
 
 .PHONY: units
 units: $(UNIT) $(API_TESTS) $(if $(SANFLAGS),,$(BPF_TESTS))

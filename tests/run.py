@@ -14,6 +14,7 @@ With MUST_WORK=1 a skipped test is a failure: for machines where nothing may ski
 import argparse
 import concurrent.futures
 import glob
+import itertools
 import os
 import re
 import subprocess
@@ -125,7 +126,10 @@ def run_python(folder, tally, pattern):
     suite = unittest.defaultTestLoader.discover(os.path.join(TOP, "tests", folder), "test_*.py")
     # Grouped by class, so that what a class starts once is started once.
     chosen = [t for t in flatten(suite) if not pattern or pattern in t.id()]
-    unittest.TestSuite(chosen).run(Result(tally))
+    for module, tests in itertools.groupby(chosen, lambda t: type(t).__module__):
+        started = time.monotonic()
+        unittest.TestSuite(tests).run(Result(tally))
+        print("  %6.1f s  %s" % (time.monotonic() - started, module), flush=True)
 
 
 def main():

@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import termios
 import time
 import unittest
 
@@ -487,6 +488,10 @@ class Ends(Clean):
             line = command_line("sh", "-c", script, options=("--quiet",))
             os.execvp(line[0], line)
         try:
+            # Else the terminal throws away what is on its way out after it has sent the signal: sometimes the answer to it.
+            attributes = termios.tcgetattr(terminal)
+            attributes[3] |= termios.NOFLSH
+            termios.tcsetattr(terminal, termios.TCSANOW, attributes)
             os.write(terminal, b"hello\n")
             text = self.read_until(terminal, b"got hello")
             os.write(terminal, b"\x03")

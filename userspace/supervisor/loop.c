@@ -104,9 +104,10 @@ void check_image(struct supervisor *s)
 		return;
 	log_info("files that the image is made of have changed: building it anew");
 	s->image_bad = make_image(s, &e) < 0;
-	/* An interpreter that does not answer holds us up for seconds, and with us every deadline: not again at once. */
-	s->image_next_ns = now_ns() + IMAGE_CHECK_NS + IMAGE_PATIENCE * (now_ns() - began);
 	if (s->image_bad) {
+		/* An interpreter that does not answer holds us up for seconds, and with us every deadline: not again at once.
+		 */
+		s->image_next_ns = now_ns() + IMAGE_CHECK_NS + IMAGE_PATIENCE * (now_ns() - began);
 		log_error("%s: %s", e.where, e.msg);
 		memset(&s->last_fail, 0, sizeof s->last_fail);
 		s->last_fail.code = (uint32_t)e.code;
