@@ -807,6 +807,8 @@ struct rig *rig_start_with(const struct rig_options *options)
 		    .tokens = options->tokens,
 		    .tls_cert = options->tls_cert,
 		    .tls_key = options->tls_key,
+		    .bodies_bytes = 256 << 20, /* less than the limits table's: a test is to fill it */
+		    .project_bodies_bytes = 64 << 20,
 		    .log_level = getenv("RIG_LOG") ? LOG_LVL_DEBUG : LOG_LVL_ERROR,
 		};
 

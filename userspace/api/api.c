@@ -79,7 +79,8 @@ static int setup(struct loop *l, const struct api_config *config, struct err *e)
 	int r;
 
 	s->config = config;
-	s->requests = (struct budget){.max = LIMIT_BODIES_BYTES, .owner_max = LIMIT_PROJECT_BODIES_BYTES};
+	s->requests.max = config->bodies_bytes ? config->bodies_bytes : LIMIT_BODIES_BYTES;
+	s->requests.owner_max = config->project_bodies_bytes ? config->project_bodies_bytes : LIMIT_PROJECT_BODIES_BYTES;
 	r = confine_fds("api", keep, sizeof keep / sizeof *keep, e);
 	if (r < 0)
 		return r;

@@ -23,9 +23,10 @@ struct api_config {
 	const struct tokens *tokens; /* the table of tokens, mapped; NULL: only the development token */
 	uid_t uid;		     /* who to become. Never 0. A caller that is not root must name itself */
 	gid_t gid;
-	bool has_dev_token;			    /* a token of project `dev` with every scope */
-	uint8_t dev_token_sha256[TOKEN_DIGEST_LEN]; /* token_digest() of it: the process never holds the token itself */
-	const char *tls_cert, *tls_key;		    /* PEM text, NUL-terminated, borrowed; both NULL: plain HTTP */
+	bool has_dev_token;			     /* a token of project `dev` with every scope */
+	uint8_t dev_token_sha256[TOKEN_DIGEST_LEN];  /* token_digest() of it: the process never holds the token itself */
+	const char *tls_cert, *tls_key;		     /* PEM text, NUL-terminated, borrowed; both NULL: plain HTTP */
+	uint64_t bodies_bytes, project_bodies_bytes; /* memory for requests, in all and of one project; 0: the limits table's */
 	enum log_level log_level;
 };
 

@@ -214,8 +214,8 @@ static int make_room(struct server *s, struct exchange *x, size_t room)
 	else
 		budget_force(&s->requests, &x->request_held, x->who.project, room);
 	if (r == -EDQUOT)
-		exchange_refuse(x, ERROR_QUOTA, "project %s is over its quota of %d bytes of waiting requests", x->who.project,
-				LIMIT_PROJECT_BODIES_BYTES);
+		exchange_refuse(x, ERROR_QUOTA, "project %s is over its quota of %llu bytes of waiting requests",
+				x->who.project, (unsigned long long)s->requests.owner_max);
 	else if (r < 0)
 		exchange_refuse(x, ERROR_OVERLOADED, "too many request bodies at once");
 	if (r < 0)

@@ -46,8 +46,8 @@
 	      "of a refused request that are read and thrown away, for its client to get to the answer")                       \
 	LIMIT(STRANGER_BYTES, 65536, "bytes", "the same without a valid token")                                                \
 	LIMIT(STRANGER_S, 5, "s", "for a request without a valid token to arrive")                                             \
-	LIMIT(BODIES_BYTES, 256LL << 20, "bytes", "of request bodies held at once, all projects together")                     \
-	LIMIT(PROJECT_BODIES_BYTES, 64LL << 20, "bytes", "of requests of one project that wait or arrive; over it 429")        \
+	LIMIT(BODIES_BYTES, 1LL << 30, "bytes", "of request bodies held at once, all projects together")                       \
+	LIMIT(PROJECT_BODIES_BYTES, 384LL << 20, "bytes", "of requests of one project that wait or arrive; over it 429")       \
 	LIMIT(SMALL_BODY_BYTES, 65536, "bytes", "of a request body for which there is always room")                            \
 	LIMIT(ANSWERS_BYTES, 512LL << 20, "bytes", "of unread answers in all; over it the largest holder loses its oldest")    \
 	LIMIT(SESSION_BODY_BYTES, 4096, "bytes", "the request that opens a session")                                           \
