@@ -484,6 +484,7 @@ class Ends(Clean):
         """In a terminal ^C comes once, and the command can read: it is in the foreground group."""
         pid, terminal = pty.fork()
         if pid == 0:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell that starts the tests in the background has it ignored
             script = "trap 'echo caught; exit 9' INT; read x; echo got $x; while :; do sleep 0.1; done"
             line = command_line("sh", "-c", script, options=("--quiet",))
             os.execvp(line[0], line)
