@@ -122,7 +122,7 @@ test: ## every test that runs on this machine (root; under ten minutes)
 	@deploy/install-packages build run test
 	@$(MAKE) --no-print-directory -j2 $(B)/weir $(B)/weir-hooks units progs
 	@$(MAKE) --no-print-directory -j2 SAN=1 units
-	@WEIR_SOAK=$${WEIR_SOAK:-1000} python3 tests/run.py unit bpf api san:unit san:api system
+	@WEIR_SOAK=$${WEIR_SOAK:-500} python3 tests/run.py unit bpf api san:unit san:api system
 
 .PHONY: units
 units: $(UNIT) $(API_TESTS) $(if $(SANFLAGS),,$(BPF_TESTS))
@@ -132,9 +132,9 @@ check: units ## unit and api tests, no root needed
 	@python3 tests/run.py unit api
 
 .PHONY: test-packages
-test-packages: ## numpy, pandas and matplotlib of the distribution in snippets (root; downloads them the first time)
+test-packages: ## images, and numpy, pandas and matplotlib of the distribution in one (root; downloads them the first time)
 	@deploy/install-packages build run test packages
-	@$(MAKE) --no-print-directory -j2 $(B)/weir
+	@$(MAKE) --no-print-directory -j2 $(B)/weir $(B)/weir-hooks
 	@python3 tests/run.py packages
 
 KERNEL ?= 6.1

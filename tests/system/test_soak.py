@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Thousands of runs that end in every way there is, sixteen at a time: each answer exactly right, nothing mixed up, nothing left.
 
-WEIR_SOAK says how many: 1,000 in `make test`, 5,000 in the gate and by itself, 50,000 in `make test-soak`. A thousand of each five thousand print 300 KB and are
+WEIR_SOAK says how many: 500 in `make test`, 5,000 in the gate and by itself, 50,000 in `make test-soak`. A thousand of each five thousand print 300 KB and are
 gone, which must not cost a byte.
 """
 import base64
