@@ -69,6 +69,9 @@ static void harness_says(const uint8_t *data, size_t size)
 	case GATE_REFUSED:
 		require(r.value != 0 && strerror(r.value) != NULL);
 		return;
+	case GATE_FAILED:
+		require(r.index == 0 && strerror(r.value) != NULL);
+		return;
 	case GATE_DONE:
 		require(r.value <= 255);
 		return;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <string.h>
 #include <time.h>
 #include <sys/resource.h>
@@ -79,6 +80,9 @@ static int setup(struct loop *l, const struct api_config *config, struct err *e)
 	int r;
 
 	s->config = config;
+	/* Bodies and answers are large and short-lived: each a mapping of its own, gone when it is freed. Else glibc moves the
+	 * bound up with the first of them, and what they leave in the heap depends on the order in which they went. */
+	(void)mallopt(M_MMAP_THRESHOLD, 128 << 10);
 	s->requests.max = config->bodies_bytes ? config->bodies_bytes : LIMIT_BODIES_BYTES;
 	s->requests.owner_max = config->project_bodies_bytes ? config->project_bodies_bytes : LIMIT_PROJECT_BODIES_BYTES;
 	r = confine_fds("api", keep, sizeof keep / sizeof *keep, e);
