@@ -424,8 +424,11 @@ static void kinds(void **state)
 static void devices(void **state)
 {
 	(void)state;
-	if (mknodat(dir, "null", S_IFCHR | 0666, makedev(1, 3)) < 0 || mknodat(dir, "disk", S_IFBLK | 0666, makedev(7, 0)) < 0)
+	if (mknodat(dir, "null", S_IFCHR | 0666, makedev(1, 3)) < 0 ||
+	    mknodat(dir, "disk", S_IFBLK | 0666, makedev(7, 0)) < 0) {
+		print_message("skip: making a device takes root\n");
 		skip();
+	}
 	fresh_job();
 	walk();
 	assert_kind("null", COLLECTED_DEVICE);
@@ -491,8 +494,10 @@ static void leases(void **state)
 	put_text("ok", "1");
 	signal(SIGIO, SIG_IGN);
 	fd = openat(dir, "leased", O_RDWR | O_CLOEXEC);
-	if (fcntl(fd, F_SETLEASE, F_WRLCK) < 0)
+	if (fcntl(fd, F_SETLEASE, F_WRLCK) < 0) {
+		print_message("skip: no leases on this file system: %s\n", strerror(errno));
 		skip();
+	}
 	walk();
 	assert_kind("leased", COLLECTED_UNREADABLE);
 	assert_kind("ok", COLLECTED_FILE);
@@ -960,8 +965,10 @@ static void jobs_one_after_the_other(void **state)
 	pid_t pid;
 
 	(void)state;
-	if (!strstr(base, "/shm"))
-		skip(); /* only file systems in memory are read */
+	if (!strstr(base, "/shm")) {
+		print_message("skip: /dev/shm is not there, and only file systems in memory are read\n");
+		skip();
+	}
 	fresh_job();
 	put_text("a", "1");
 	pid = start(&client);
