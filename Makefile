@@ -39,7 +39,7 @@ CPPFLAGS := -Ibpf -Iuserspace -Irunner -I$(B)/gen -D_GNU_SOURCE
 CFLAGS ?= -O2 -g
 ALL_CFLAGS := -std=gnu17 $(CFLAGS) $(WARN) $(if $(SANFLAGS),$(SANFLAGS),$(HARDEN))
 ALL_LDFLAGS := $(if $(SANFLAGS),$(SANFLAGS),$(HARDEN_LD)) $(LDFLAGS)
-LIBS := -lbpf -lelf -lseccomp -ljansson -lmicrohttpd -lgnutls -larchive
+LIBS := -lbpf -lelf -lseccomp -ljansson -lmicrohttpd -lgnutls -larchive -lslirp
 
 CORE_SRC := $(wildcard userspace/core/*.c)
 WEIR_SRC := $(wildcard userspace/*/*.c) $(filter-out runner/init.c runner/init_%.c,$(wildcard runner/*.c))
@@ -65,7 +65,7 @@ $(B)/gen/guard.skel.h: $(B)/gen/guard.bpf.o
 
 # ---- pid 1 of a sandbox: a static program, embedded whole ----
 define init_rules
-$(B)/gen/$(1)/weir-init: runner/init.c $(wildcard runner/init_*.c) userspace/ipc/decode.c $(wildcard runner/*.h bpf/*.h userspace/ipc/*.h userspace/core/*.h)
+$(B)/gen/$(1)/weir-init: runner/init.c $(wildcard runner/init_*.c) userspace/ipc/decode.c userspace/core/envname.c $(wildcard runner/*.h bpf/*.h userspace/ipc/*.h userspace/core/*.h)
 	$$(say) INIT $$@
 	@mkdir -p $$(@D)
 	$$(Q)$$(CC) -std=gnu17 -Os -g0 $$(WARN) -fstack-protector-strong -static -s $$(CPPFLAGS) $(2) $$(filter %.c,$$^) -o $$@
@@ -109,7 +109,7 @@ $(B)/unit/%: tests/unit/%.c $(filter-out $(B)/obj/userspace/cli/main.o,$(WEIR_OB
 BPF_TESTS := $(patsubst tests/bpf/%.c,$(B)/bpf/%,$(wildcard tests/bpf/test_*.c))
 API_TESTS := $(patsubst tests/api/%.c,$(B)/api/%,$(wildcard tests/api/test_*.c))
 -include tests/bpf/rules.mk tests/api/rules.mk
--include tests/progs/rules.mk
+-include tests/progs/rules.mk tests/agents/rules.mk
 
 -include $(WEIR_OBJ:.o=.d) $(HOOKS_OBJ:.o=.d)
 
@@ -136,6 +136,12 @@ test-packages: ## images, and numpy, pandas and matplotlib of the distribution i
 	@deploy/install-packages build run test packages
 	@$(MAKE) --no-print-directory -j2 $(B)/weir $(B)/weir-hooks
 	@python3 tests/run.py packages
+
+.PHONY: test-agents
+test-agents: ## images, agents, tool calls, their way out, MCP and the SDK (root; under five minutes)
+	@deploy/install-packages build run test agents
+	@$(MAKE) --no-print-directory -j2 $(B)/weir $(B)/weir-hooks $(AGENT_PROGS)
+	@python3 tests/run.py agents
 
 KERNEL ?= 6.1
 .PHONY: test-vm

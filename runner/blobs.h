@@ -11,11 +11,12 @@ struct blob {
 	size_t len;
 };
 
-struct blob blob_init(void);	/* the static program that is pid 1 of a sandbox */
-struct blob blob_harness(void); /* harness.py */
-struct blob blob_place(void);	/* place.py */
-struct blob blob_session(void); /* session.py */
-struct blob blob_snippet(void); /* policies/snippet.json, as the other shipped policies .. */
+struct blob blob_init(void);	 /* the static program that is pid 1 of a sandbox */
+struct blob blob_harness(void);	 /* harness.py */
+struct blob blob_place(void);	 /* place.py */
+struct blob blob_session(void);	 /* session.py */
+struct blob blob_toolcall(void); /* toolcall.py */
+struct blob blob_snippet(void);	 /* policies/snippet.json, as the other shipped policies .. */
 struct blob blob_tool_call(void);
 struct blob blob_web_client_allowlist(void);
 struct blob blob_monitor_only(void);

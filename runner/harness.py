@@ -57,8 +57,10 @@ def _wait_at_the_gate():
 def _main():
     import sys
 
-    # The snippet's own children import this too: only the interpreter that init started carries the mark.
-    if sys._xoptions.pop("weir", None):
+    # The snippet's own children import this too: only the interpreter that init started carries the mark. One that makes a
+    # tool call (toolcall.py) carries another.
+    if sys._xoptions.get("weir") is True:
+        del sys._xoptions["weir"]
         try:
             _wait_at_the_gate()
         except BaseException as e:

@@ -95,6 +95,7 @@ int image_build(struct image **ret, const char *stage, const struct image_spec *
 	if (!im)
 		return err_set(e, ENOMEM, "image", "out of memory");
 	im->stage_fd = -1;
+	im->cpus = spec->cpus ? spec->cpus : 1;
 	if (image_format(im->stage, sizeof im->stage, "%s", stage) < 0) {
 		free(im);
 		return err_set(e, ENAMETOOLONG, "image", "path too long: %s", stage);
@@ -160,7 +161,13 @@ void image_plan(const struct image *im, struct init_plan *plan)
 	snprintf(plan->overlay, sizeof plan->overlay, "%s", im->overlay);
 	snprintf(plan->root, sizeof plan->root, "%s", im->root);
 	snprintf(plan->interpreter, sizeof plan->interpreter, "%s", im->interpreter);
+	snprintf(plan->program, sizeof plan->program, "%s", im->toolcall);
 	plan->etc_below = im->etc_below;
+}
+
+const char *image_toolcall(const struct image *im)
+{
+	return im->toolcall;
 }
 
 const struct python *image_python(const struct image *im)

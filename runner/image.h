@@ -28,13 +28,16 @@ struct image_spec {
 	const char *root;   /* absolute path of a root directory; NULL: made of the host's own files */
 	const char *python; /* the interpreter: of the host (path, or name on PATH), or inside `root`; NULL: looked for */
 	const char *caches; /* directory with what a priming run has left (cli/prime.h); NULL: none. With a root only */
+	const struct python
+	    *known;    /* with a root: the interpreter has been asked before; nothing of the root is run. NULL: it is */
+	unsigned cpus; /* that programs inside are to count on; 0: one */
 };
 
 /*
  * Finds the interpreter and builds the image in `stage` (created if missing), where a tmpfs is mounted: call it in a mount
  * namespace of your own. Ends with a trial mount that compares what is there with what should be, so that a layout that
- * does not work is found here. Programs of a root are run once to learn about them, confined (python.h). The spec is not
- * kept.
+ * does not work is found here. Programs of a root are run once to learn about them, confined (python.h), unless
+ * they are known. The spec is not kept.
  */
 int image_build(struct image **ret, const char *stage, const struct image_spec *spec, struct err *e);
 
@@ -47,7 +50,10 @@ struct image *image_release(struct image *im);
  */
 bool image_stale(const struct image *im);
 
-/* Fills what a plan says of the image: overlay, root, etc_below, interpreter. */
+/* Where the program that makes tool calls is inside (toolcall.py). */
+const char *image_toolcall(const struct image *im);
+
+/* Fills what a plan says of the image: overlay, root, etc_below, interpreter, program. */
 void image_plan(const struct image *im, struct init_plan *plan);
 
 const struct python *image_python(const struct image *im); /* the interpreter, as it says itself where it is */

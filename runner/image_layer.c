@@ -4,12 +4,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include "blobs.h"
 #include "core/cleanup.h"
+
+#define TOOLCALL "_weir_toolcall.py"
 
 int layer_mark(struct image *im, const char *rel, const char *name, const char *value, struct err *e)
 {
@@ -98,10 +101,13 @@ int layer_harness(struct image *im, const char *to, struct err *e)
 	} files[] = {{"_weir_harness.py", blob_harness()},
 		     {"_weir_place.py", blob_place()},
 		     {"_weir_session.py", blob_session()},
+		     {TOOLCALL, blob_toolcall()},
 		     {"_weir_harness.pth", {pth, sizeof pth - 1}}};
 	char file[PATH_MAX];
 	int rc = 0;
 
+	if (image_format(im->toolcall, sizeof im->toolcall, "%s/" TOOLCALL, to) < 0)
+		return err_set(e, ENAMETOOLONG, "image", "path too long: %s", to);
 	for (size_t i = 0; rc == 0 && i < sizeof files / sizeof files[0]; i++) {
 		if (image_format(file, sizeof file, "%s/%s", to, files[i].name) < 0)
 			return err_set(e, ENAMETOOLONG, "image", "path too long: %s", to);
@@ -112,13 +118,15 @@ int layer_harness(struct image *im, const char *to, struct err *e)
 
 int layer_common(struct image *im, struct err *e)
 {
-	/* A run has one CPU's worth of time: programs that start a thread a CPU should start one (glibc looks here first). */
-	static const char one_cpu[] = "0\n";
+	/* A run has so many CPUs' worth of time: programs that start a thread a CPU should start no more (glibc looks here
+	 * first). */
+	char cpus[32];
+	int n = im->cpus > 1 ? snprintf(cpus, sizeof cpus, "0-%u\n", im->cpus - 1) : snprintf(cpus, sizeof cpus, "0\n");
 	int rc = layer_own_dir(im, "/sys", e);
 
 	if (rc == 0)
-		rc = layer_file(im, "/sys/devices/system/cpu/online", one_cpu, sizeof one_cpu - 1, e);
+		rc = layer_file(im, "/sys/devices/system/cpu/online", cpus, (size_t)n, e);
 	if (rc == 0)
-		rc = layer_file(im, "/sys/devices/system/cpu/possible", one_cpu, sizeof one_cpu - 1, e);
+		rc = layer_file(im, "/sys/devices/system/cpu/possible", cpus, (size_t)n, e);
 	return rc;
 }

@@ -46,7 +46,9 @@ struct image {
 	char interpreter[128];
 	char root[16]; /* from the stage, once it is mounted: what becomes "/" */
 	bool etc_below;
-	char site[256]; /* of a root: where in the layer the harness is */
+	unsigned cpus;	    /* that programs inside are to count on */
+	char toolcall[256]; /* path inside of toolcall.py */
+	char site[256];	    /* of a root: where in the layer the harness is */
 	struct python python;
 	char warnings[IMAGE_WARNINGS_MAX][512];
 	size_t warning_count;
@@ -79,7 +81,10 @@ int layer_own_dir(struct image *im, const char *to, struct err *e);
 /* Sets trusted.overlay.<name> on `rel`, a path from the stage. */
 int layer_mark(struct image *im, const char *rel, const char *name, const char *value, struct err *e);
 
-/* The harness and the file that makes the interpreter start it, in its site directory `to`. */
+/*
+ * The harness, the file that makes the interpreter start it, and the one that makes tool calls, in the interpreter's site
+ * directory `to`. Sets im->toolcall.
+ */
 int layer_harness(struct image *im, const char *to, struct err *e);
 
 /* What both kinds of image have and no package brings: the number of CPUs. */

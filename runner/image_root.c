@@ -273,7 +273,9 @@ int image_fill_root(struct image *im, const struct image_spec *spec, struct err 
 	snprintf(im->root, sizeof im->root, "root");
 	snprintf(base, sizeof base, "%s/" BASE, im->stage);
 	rc = bind_root(im, spec->root, e);
-	if (rc == 0)
+	if (rc == 0 && spec->known)
+		im->python = *spec->known;
+	else if (rc == 0)
 		rc = python_find_inside(base, spec->python, &im->python, e);
 	if (rc == 0 && image_format(im->interpreter, sizeof im->interpreter, "%s", im->python.executable) < 0)
 		rc = err_set(e, ENAMETOOLONG, "image", "path too long: %s", im->python.executable);
@@ -300,7 +302,7 @@ int image_fill_root(struct image *im, const struct image_spec *spec, struct err 
 int image_check_root(const struct image *im, struct err *e)
 {
 	_cleanup_fd_ int interpreter = open_inside(im, "root", im->interpreter, O_PATH);
-	struct blob harness = blob_harness();
+	struct blob harness = blob_harness(), toolcall = blob_toolcall();
 	char path[PATH_MAX];
 	struct stat st;
 	int rc;
@@ -310,5 +312,9 @@ int image_check_root(const struct image *im, struct err *e)
 	if (image_format(path, sizeof path, "root%s/_weir_harness.py", im->site) < 0)
 		return err_set(e, ENAMETOOLONG, "image", "path too long: %s", im->site);
 	rc = image_compare(im, path, harness.data, harness.len);
+	if (rc == 0 && image_format(path, sizeof path, "root%s", im->toolcall) < 0)
+		return err_set(e, ENAMETOOLONG, "image", "path too long: %s", im->toolcall);
+	if (rc == 0)
+		rc = image_compare(im, path, toolcall.data, toolcall.len);
 	return rc < 0 ? err_errno(e, -rc, "image", "%s is not what was put there", path + strlen("root")) : 0;
 }

@@ -24,6 +24,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -68,20 +69,54 @@ static int step_parent_death(const struct init_plan *p)
 	return prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
+/* The supervisor answers what was reported with a byte; silence is a refusal. */
+static int wait_for_go(void)
+{
+	char go;
+
+	if (recv(INIT_FD_CONTROL, &go, 1, 0) == 1)
+		return 0;
+	errno = EPERM;
+	return -1;
+}
+
 static int step_probe(const struct init_plan *p)
 {
 	struct init_report r = {.type = REPORT_PROBED};
-	char go;
 
 	(void)p;
 	init_probe(r.probe_errno);
 	report(&r);
-	/* The supervisor compares with the kernel's counters, clears the probe flag, and answers; silence is a refusal. */
-	if (recv(INIT_FD_CONTROL, &go, 1, 0) != 1) {
-		errno = EPERM;
+	/* It compares with the kernel's counters and clears the probe flag. */
+	return wait_for_go();
+}
+
+/* Hands the tap over: a device that only the one who made it could open, and nothing in here is to hold. */
+static int send_tap(int fd)
+{
+	struct init_report r = {.type = REPORT_TAP};
+	struct iovec iov = {&r, sizeof r};
+	union {
+		struct cmsghdr head;
+		char space[CMSG_SPACE(sizeof fd)];
+	} control = {.head = {.cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
+	struct msghdr message = {
+	    .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control.space};
+
+	memcpy(CMSG_DATA(&control.head), &fd, sizeof fd);
+	return sendmsg(INIT_FD_CONTROL, &message, MSG_NOSIGNAL) < 0 ? -1 : 0;
+}
+
+/* What leads out, instead of NETWORK: the supervisor answers when somebody carries its packets. */
+static int step_tap(const struct init_plan *p)
+{
+	int fd = -1, rc;
+
+	if (init_tap(p, &fd) < 0)
 		return -1;
-	}
-	return 0;
+	rc = send_tap(fd);
+	close(fd);
+	return rc < 0 ? -1 : wait_for_go();
 }
 
 static int load_filter(int fd, uint32_t len)
@@ -150,20 +185,24 @@ static int step_rlimits(const struct init_plan *p)
 	return 0;
 }
 
+#define PARKED_FILTER INIT_FD_GATE /* once the gate is where it belongs */
+
 static int step_stdio(const struct init_plan *p)
 {
-	/* Sources are above every target but the gate and request pair, which move down in an order that never overwrites one.
-	 */
+	/* Sources are above every target but request, gate and what is moved out of the way first; these go down in an order
+	 * that never overwrites one. */
 	int null = open("/dev/null", O_RDONLY); /* may well be 0 already: then dup2 changes nothing, so no close-on-exec */
 	int control = fcntl(INIT_FD_CONTROL, F_DUPFD_CLOEXEC, 32);
 	int filter = fcntl(INIT_FD_FILTER, F_DUPFD_CLOEXEC, 32);
 
-	(void)p;
 	if (null < 0 || control < 0 || filter < 0)
 		return -1;
 	if (dup2(null, 0) < 0 || dup2(INIT_FD_STDOUT, 1) < 0 || dup2(INIT_FD_STDERR, 2) < 0 ||
 	    dup2(INIT_FD_REQUEST, PAYLOAD_FD_REQUEST) < 0 || dup2(INIT_FD_GATE, PAYLOAD_FD_GATE) < 0 ||
-	    dup3(control, PAYLOAD_FD_REPORT, O_CLOEXEC) < 0 || dup3(filter, INIT_FD_REQUEST, O_CLOEXEC) < 0)
+	    dup3(control, PAYLOAD_FD_REPORT, O_CLOEXEC) < 0 || dup3(filter, PARKED_FILTER, O_CLOEXEC) < 0)
+		return -1;
+	/* Init's own filter was there. */
+	if (p->call ? dup2(INIT_FD_RESULT, PAYLOAD_FD_RESULT) < 0 : close(PAYLOAD_FD_RESULT) < 0)
 		return -1;
 	report_fd = PAYLOAD_FD_REPORT;
 	return 0;
@@ -177,7 +216,7 @@ static int step_no_new_privs(const struct init_plan *p)
 
 static int step_seccomp(const struct init_plan *p)
 {
-	return load_filter(INIT_FD_REQUEST, p->filter_len); /* step_stdio put the payload's filter there */
+	return load_filter(PARKED_FILTER, p->filter_len);
 }
 
 static int step_descriptors(const struct init_plan *p)
@@ -189,33 +228,16 @@ static int step_descriptors(const struct init_plan *p)
 static int step_exec(const struct init_plan *p)
 {
 	/* -u: what was printed is in the pipe, whatever ends the run. -s: no user site. -X weir: tells the harness that it is
-	 * the one at the gate, and not imported by a Python that the snippet starts. */
-	char *const argv[] = {(char *)p->interpreter, "-s", "-u", "-X", "weir", SANDBOX_SCRIPT, NULL};
-	char *const envp[] = {
-	    "PATH=/usr/local/bin:/usr/bin:/bin",
-	    "HOME=" SANDBOX_HOME,
-	    "USER=" SANDBOX_USER,
-	    "LOGNAME=" SANDBOX_USER,
-	    "SHELL=/bin/sh",
-	    "LANG=C.UTF-8",
-	    "LC_ALL=C.UTF-8",
-	    "TZ=UTC",
-	    "TMPDIR=/tmp",
-	    "XDG_CACHE_HOME=" SANDBOX_HOME "/.cache",
-	    "MPLCONFIGDIR=" SANDBOX_HOME "/.config/matplotlib",
-	    "MPLBACKEND=Agg",
-	    "OMP_NUM_THREADS=1", /* a run has the time of one CPU, and libraries start a thread for each that they find */
-	    "PYTHON_CPU_COUNT=1",
-	    "SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt",
-	    "PYTHONUTF8=1",
-	    "PYTHONIOENCODING=utf-8",
-	    "PYTHONDONTWRITEBYTECODE=1", /* no __pycache__ among the results */
-	    NULL,
-	};
+	 * the one at the gate, and not imported by a Python that the snippet starts; the program of tool calls, what to do. */
+	static char option[sizeof "weir=call::" + sizeof p->modules + sizeof p->workdir] = "weir";
+	char *const argv[] = {
+	    (char *)p->interpreter, "-s", "-u", "-X", option, p->call ? (char *)p->program : SANDBOX_SCRIPT, NULL};
 
+	if (p->call)
+		snprintf(option, sizeof option, "weir=call:%s:%s", p->modules, p->workdir);
 	if (chdir(SANDBOX_WORKDIR) < 0)
 		return -1;
-	execve(p->interpreter, argv, envp);
+	execve(p->interpreter, argv, init_environment(p));
 	snprintf(init_detail, sizeof init_detail, "exec %.80s", p->interpreter);
 	return -1;
 }
@@ -261,8 +283,8 @@ static void __attribute__((noreturn)) reap(pid_t main_pid)
 {
 	for (;;) {
 		struct init_report r = {.type = REPORT_EXITED};
-		struct rusage ru;
-		int status;
+		struct rusage ru = {0};
+		int status = 0; /* without a child there is none */
 		pid_t pid = wait4(-1, &status, 0, &ru);
 
 		if (pid < 0 && errno == EINTR)
@@ -303,7 +325,10 @@ int main(void)
 	run(STEP_CGROUP1_JOIN, init_join_v1);
 	run(STEP_CGROUP_NS, init_cgroup_ns);
 	run(STEP_HOSTNAME, init_hostname);
-	run(STEP_NETWORK, init_network);
+	if (plan.way_out)
+		run(STEP_TAP, step_tap);
+	else
+		run(STEP_NETWORK, init_network);
 	run(STEP_PROBE, step_probe);
 	run(STEP_MOUNT_PRIVATE, init_mount_private);
 	run(STEP_MOUNT_ROOT, init_mount_root);

@@ -23,13 +23,15 @@
 #define OWN_ETC "etc"	      /* .. and where ours is filled to be laid over it */
 #define FONT_CACHE "/usr/share/weir/cache/matplotlib"
 #define FONT_CACHE_HOME SANDBOX_HOME "/.config/matplotlib" /* $MPLCONFIGDIR */
+#define FONT_LISTS_MAX 4 /* of different versions; the directory may be the image's own, with any number of such names */
 
 /*
- * One entry of a generated directory. `text` is a file's content or a link's target; %u in a file is the payload's uid. An
+ * One entry of a generated directory. `text` is a file's content or a link's target; %u in a file is the payload's uid. That
+ * of RESOLVERS_ is for a sandbox without a way out, else the plan has it. An
  * entry of /etc is left out where the image has `unless` in its own.
  */
 struct entry {
-	enum { DIR_, FILE_, LINK_, CHAR_ } kind;
+	enum { DIR_, FILE_, LINK_, CHAR_, RESOLVERS_ } kind;
 	const char *path;
 	const char *text;
 	unsigned major, minor;
@@ -44,8 +46,8 @@ static const struct entry etc_entries[] = {
     {FILE_, "hostname", SANDBOX_HOSTNAME "\n", 0, 0, NULL},
     /* Without these lines `localhost` would go out as a DNS query. */
     {FILE_, "hosts", "127.0.0.1\tlocalhost " SANDBOX_HOSTNAME "\n::1\tlocalhost ip6-localhost\n", 0, 0, NULL},
-    /* A name goes to a resolver that is not there, is refused at the packet hook, and is in the audit. */
-    {FILE_, "resolv.conf", "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n", 0, 0, NULL},
+    /* Without a way out a name goes to a resolver that is not there, is refused at the packet hook, and is in the audit. */
+    {RESOLVERS_, "resolv.conf", "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n", 0, 0, NULL},
     {FILE_, "nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n", 0, 0, NULL},
     {FILE_, "services",
      "ftp 21/tcp\nssh 22/tcp\ntelnet 23/tcp\nsmtp 25/tcp\ndomain 53/tcp\ndomain 53/udp\nhttp 80/tcp www\npop3 110/tcp\n"
@@ -75,12 +77,42 @@ static const struct entry dev_entries[] = {
     {DIR_, "shm", NULL, 0, 0, NULL},
 };
 
+static int write_file(int dir, const char *path, const char *text, size_t len)
+{
+	int fd = openat(dir, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	ssize_t w;
+
+	if (fd < 0)
+		return -1;
+	w = write(fd, text, len);
+	close(fd);
+	if (w == (ssize_t)len)
+		return 0;
+	errno = EIO;
+	return -1;
+}
+
+/* What leads to the name servers of the plan. Two short tries: a call has a deadline, and a server that is gone is no news. */
+static int write_resolvers(int dir, const struct entry *e, const struct init_plan *p)
+{
+	static const char options[] = "options edns0 timeout:2 attempts:2\n";
+	char text[sizeof p->resolvers + sizeof p->resolvers / sizeof p->resolvers[0] * sizeof "nameserver \n" + sizeof options];
+	size_t n = 0;
+
+	if (!p->way_out)
+		return write_file(dir, e->path, e->text, strlen(e->text));
+	for (size_t i = 0; i < sizeof p->resolvers / sizeof p->resolvers[0]; i++)
+		if (p->resolvers[i][0])
+			n += (size_t)snprintf(text + n, sizeof text - n, "nameserver %s\n", p->resolvers[i]);
+	n += (size_t)snprintf(text + n, sizeof text - n, "%s", options);
+	return write_file(dir, e->path, text, n);
+}
+
 /* On a kernel or host where one node can't be made the step fails: a partial /dev is not what was promised. */
 static int make_entry(int dir, const struct entry *e, const struct init_plan *p)
 {
 	char text[1024];
-	int fd, n;
-	ssize_t w;
+	int n;
 
 	switch (e->kind) {
 	case DIR_:
@@ -91,6 +123,8 @@ static int make_entry(int dir, const struct entry *e, const struct init_plan *p)
 		if (mknodat(dir, e->path, S_IFCHR | 0666, makedev(e->major, e->minor)) < 0)
 			return -1;
 		return fchmodat(dir, e->path, 0666, 0);
+	case RESOLVERS_:
+		return write_resolvers(dir, e, p);
 	case FILE_:
 		break;
 	}
@@ -98,16 +132,11 @@ static int make_entry(int dir, const struct entry *e, const struct init_plan *p)
 #pragma GCC diagnostic ignored "-Wformat-nonliteral" /* the formats are the literals above */
 	n = snprintf(text, sizeof text, e->text, p->uid, p->gid);
 #pragma GCC diagnostic pop
-	fd = openat(dir, e->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-	if (fd < 0)
-		return -1;
-	w = write(fd, text, (size_t)n);
-	close(fd);
-	if (n >= (int)sizeof text || w != n) {
+	if (n >= (int)sizeof text) {
 		errno = EIO;
 		return -1;
 	}
-	return 0;
+	return write_file(dir, e->path, text, (size_t)n);
 }
 
 /* `sub` of the sandbox's root, as a path from the stage: kept until the next call. */
@@ -240,7 +269,7 @@ static int own_dir(const struct init_plan *p, const char *sub)
 /* matplotlib looks for its list of fonts where it may write; one that was made beforehand saves a run the time to make it. */
 static int link_font_cache(const struct init_plan *p)
 {
-	int fd = open_below(p->root, FONT_CACHE, O_RDONLY | O_DIRECTORY), rc = 0;
+	int fd = open_below(p->root, FONT_CACHE, O_RDONLY | O_DIRECTORY), rc = 0, count = 0;
 	struct dirent *de;
 	DIR *d;
 
@@ -254,7 +283,7 @@ static int link_font_cache(const struct init_plan *p)
 	rc = own_dir(p, SANDBOX_HOME "/.config");
 	if (rc == 0)
 		rc = own_dir(p, FONT_CACHE_HOME);
-	while (rc == 0 && (de = readdir(d))) {
+	while (rc == 0 && count < FONT_LISTS_MAX && (de = readdir(d))) {
 		char from[sizeof FONT_CACHE + 256], to[sizeof FONT_CACHE_HOME + sizeof p->root + 256];
 
 		if (strncmp(de->d_name, "fontlist-", 9) != 0)
@@ -262,6 +291,7 @@ static int link_font_cache(const struct init_plan *p)
 		snprintf(from, sizeof from, FONT_CACHE "/%s", de->d_name);
 		snprintf(to, sizeof to, "%s" FONT_CACHE_HOME "/%s", p->root, de->d_name);
 		rc = symlink(from, to) < 0 || lchown(to, p->uid, p->gid) < 0 ? -1 : 0;
+		count++;
 	}
 	closedir(d);
 	if (rc < 0)

@@ -13,6 +13,9 @@ int init_join_v1(const struct init_plan *p);
 int init_cgroup_ns(const struct init_plan *p);
 int init_hostname(const struct init_plan *p);
 int init_network(const struct init_plan *p);
+/* Of a tool with a way out, instead of init_network(): loopback up and nothing else; then the device, up, with addresses and
+ * routes. */
+int init_tap(const struct init_plan *p, int *ret_fd);
 /* Sends the probes and stores what the kernel said to each; see struct init_report. */
 void init_probe(int32_t ret_errno[PLAN_PROBES]);
 
@@ -25,6 +28,9 @@ int init_mount_tmp(const struct init_plan *p);
 int init_mount_work(const struct init_plan *p);
 int init_mount_proc(const struct init_plan *p);
 int init_pivot(const struct init_plan *p);
+
+/* The payload's environment; static. */
+char **init_environment(const struct init_plan *p);
 
 int init_empty_bounding_set(const struct init_plan *p);
 int init_take_identity(const struct init_plan *p);

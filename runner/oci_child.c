@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <gnutls/crypto.h>
 #include <locale.h>
 #include <seccomp.h>
 #include <stdio.h>
@@ -15,15 +14,12 @@
 #include <unistd.h>
 
 #include "confined.h"
-#include "core/cleanup.h"
 #include "kernel/confine.h"
-#include "unpack.h"
+#include "oci_priv.h"
+#include "python.h"
 
-#define IN "/in"
-#define OUT "/out"
-#define NESTED_MAX 4 /* indices in indices */
-#define CHUNK (256 << 10)
 #define MEMORY_BYTES (1LL << 30) /* address space: a zstd window is up to 128 MiB */
+#define TELL_MS 200		 /* between two reports of progress */
 
 static const int allowed[] = {
     /* reading the layout, writing the image */
@@ -35,6 +31,7 @@ static const int allowed[] = {
     SCMP_SYS(lseek),
     SCMP_SYS(fstat),
     SCMP_SYS(newfstatat),
+    SCMP_SYS(readlinkat),
     SCMP_SYS(ftruncate),
     SCMP_SYS(mkdirat),
     SCMP_SYS(symlinkat),
@@ -73,11 +70,16 @@ static const int fatal[] = {
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
-static int confine(const char *layout, const char *into, int report, struct err *e)
+const struct unpack_limits oci_limits = {.bytes = LIMIT_IMAGE_BYTES, .entries = LIMIT_IMAGE_ENTRIES};
+
+static int confine(const struct oci_task *t, struct err *e)
 {
 	static const struct confine_calls calls = {allowed, COUNT(allowed), fatal, COUNT(fatal), NULL, 0};
-	const struct confined_dir dirs[] = {{layout, "in", false}, {into, "out", true}};
+	bool archive = t->kind == OCI_KIND_ARCHIVE;
+	const struct confined_dir dirs[] = {{archive ? t->scratch : t->source, OCI_IN + 1, archive},
+					    {t->into, OCI_OUT + 1, true}};
 	const struct rlimit memory = {MEMORY_BYTES, MEMORY_BYTES};
+	const int keep[] = {t->report_fd, t->archive_fd};
 	bool skipped;
 	int rc;
 
@@ -86,243 +88,110 @@ static int confine(const char *layout, const char *into, int report, struct err 
 	(void)setlocale(LC_CTYPE, "C.UTF-8");
 	rc = confined_root(dirs, COUNT(dirs), e);
 	if (rc == 0)
-		rc = confined_drop(&report, 1, e);
+		rc = confined_drop(keep, COUNT(keep), e);
 	if (rc == 0 && setrlimit(RLIMIT_AS, &memory) < 0)
 		rc = err_errno(e, errno, "image", "limit the memory of the process that unpacks");
 	return rc < 0 ? rc : confine_syscalls("image", &calls, &skipped, e);
 }
 
-/* ---- blobs ---- */
+/* ---- the parent ---- */
 
-struct blob_reader {
-	int fd;
-	gnutls_hash_hd_t hash;
-	uint64_t left;	/* by its descriptor */
-	bool too_short; /* the file ends before */
-	char chunk[CHUNK];
-};
-
-static int blob_open(struct blob_reader *r, const struct oci_blob *b, struct err *e)
+static void tell(struct oci_work *w, enum oci_report_type type)
 {
-	char path[sizeof IN "/blobs/sha256/" + OCI_HEX];
-	struct stat st;
-
-	snprintf(path, sizeof path, IN "/blobs/sha256/%s", b->sha256);
-	r->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (r->fd < 0)
-		return err_errno(e, errno, "image", "open blobs/sha256/%.12s… of the layout%s", b->sha256,
-				 errno == EACCES ? " (chmod -R a+rX the layout)" : "");
-	r->left = b->size;
-	r->too_short = false;
-	if (fstat(r->fd, &st) < 0 || !S_ISREG(st.st_mode) || (uint64_t)st.st_size != b->size)
-		return err_set(e, EINVAL, "image", "blobs/sha256/%.12s of the layout is not a file of %llu bytes", b->sha256,
-			       (unsigned long long)b->size);
-	if (gnutls_hash_init(&r->hash, GNUTLS_DIG_SHA256) < 0)
-		return err_set(e, ENOMEM, "image", "out of memory");
-	return 0;
-}
-
-static ssize_t blob_read(void *ctx, const void **ret)
-{
-	struct blob_reader *r = ctx;
-	size_t want = r->left < sizeof r->chunk ? (size_t)r->left : sizeof r->chunk;
-	ssize_t n;
-
-	do
-		n = read(r->fd, r->chunk, want);
-	while (n < 0 && errno == EINTR);
-	if (n < 0)
-		return -errno;
-	r->too_short = n == 0 && want;
-	r->left -= (uint64_t)n;
-	if (gnutls_hash(r->hash, r->chunk, (size_t)n) < 0)
-		return -EIO;
-	*ret = r->chunk;
-	return n;
-}
-
-/* Reads what nobody asked for, and says whether it all was what its name says. Closes. */
-static int blob_finish(struct blob_reader *r, const struct oci_blob *b, struct err *e)
-{
-	static const char digits[] = "0123456789abcdef";
-	const void *data = NULL;
-	uint8_t digest[32];
-	char hex[OCI_HEX + 1];
-	ssize_t n;
-
-	while ((n = blob_read(r, &data)) > 0)
-		;
-	gnutls_hash_deinit(r->hash, digest);
-	r->hash = NULL;
-	close(TAKE_FD(r->fd));
-	for (size_t i = 0; i < sizeof digest; i++) {
-		hex[2 * i] = digits[digest[i] >> 4];
-		hex[2 * i + 1] = digits[digest[i] & 15];
-	}
-	hex[OCI_HEX] = 0;
-	if (n < 0)
-		return err_errno(e, (int)-n, "image", "read blobs/sha256/%.12s of the layout", b->sha256);
-	if (r->too_short || strcmp(hex, b->sha256) != 0)
-		return err_set(e, EINVAL, "image", "blobs/sha256/%.12s of the layout does not have the content of that digest",
-			       b->sha256);
-	return 0;
-}
-
-static void blob_close(struct blob_reader *r)
-{
-	cleanup_fdp(&r->fd);
-	r->fd = -1;
-	if (r->hash)
-		gnutls_hash_deinit(r->hash, NULL);
-	r->hash = NULL;
-}
-
-/* A document, whole and checked. *ret is malloc'd. */
-static int blob_document(struct blob_reader *r, const struct oci_blob *b, char **ret, struct err *e)
-{
-	_cleanup_free_ char *text = NULL;
-	const void *data = NULL;
-	size_t used = 0;
-	ssize_t n;
-	int rc;
-
-	if (b->size > LIMIT_IMAGE_MANIFEST_BYTES)
-		return err_set(e, E2BIG, "image", "a document of the image is over %d bytes", (int)LIMIT_IMAGE_MANIFEST_BYTES);
-	text = malloc(b->size + 1);
-	if (!text)
-		return err_set(e, ENOMEM, "image", "out of memory");
-	rc = blob_open(r, b, e);
-	if (rc < 0)
-		return rc;
-	while ((n = blob_read(r, &data)) > 0 && data) {
-		memcpy(text + used, data, (size_t)n); /* never more than b->size in all */
-		used += (size_t)n;
-	}
-	rc = blob_finish(r, b, e);
-	if (rc == 0)
-		*ret = TAKE_PTR(text);
-	return rc;
-}
-
-/* A file of the layout that no digest names. */
-static int read_plain(const char *path, char **ret, size_t *ret_len, struct err *e)
-{
-	_cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	_cleanup_free_ char *text = malloc(LIMIT_IMAGE_MANIFEST_BYTES + 1);
-	size_t used = 0;
-	ssize_t n = 1;
-
-	if (fd < 0)
-		return err_errno(e, errno, "image", "open %s of the layout%s", path + sizeof IN,
-				 errno == EACCES ? " (chmod -R a+rX the layout)" : "");
-	if (!text)
-		return err_set(e, ENOMEM, "image", "out of memory");
-	while (used <= LIMIT_IMAGE_MANIFEST_BYTES && n > 0) {
-		n = read(fd, text + used, LIMIT_IMAGE_MANIFEST_BYTES + 1 - used);
-		if (n < 0)
-			return err_errno(e, errno, "image", "read %s of the layout", path + sizeof IN);
-		used += (size_t)n;
-	}
-	if (used > LIMIT_IMAGE_MANIFEST_BYTES)
-		return err_set(e, E2BIG, "image", "%s of the layout is over %d bytes", path + sizeof IN,
-			       (int)LIMIT_IMAGE_MANIFEST_BYTES);
-	*ret = TAKE_PTR(text);
-	*ret_len = used;
-	return 0;
-}
-
-/* ---- the image ---- */
-
-/* From the index to the manifest. */
-static int find_manifest(struct blob_reader *r, const char *ref, struct oci_blob *ret, struct err *e)
-{
-	_cleanup_free_ char *layout = NULL, *top = NULL;
-	size_t len = 0;
-	int rc = read_plain(IN "/oci-layout", &layout, &len, e);
-
-	if (rc == 0)
-		rc = oci_layout_check(layout, len, e);
-	if (rc == 0)
-		rc = read_plain(IN "/index.json", &top, &len, e);
-	if (rc == 0)
-		rc = oci_index_choose(top, len, ref, ret, e);
-	for (int i = 0; rc == 0 && ret->index; i++) {
-		_cleanup_free_ char *nested = NULL;
-
-		if (i == NESTED_MAX)
-			return err_set(e, ELOOP, "image", "the layout has indices nested deeper than %d", NESTED_MAX);
-		rc = blob_document(r, ret, &nested, e);
-		if (rc == 0)
-			rc = oci_index_choose(nested, ret->size, NULL, ret, e);
-	}
-	return rc;
-}
-
-static int read_manifest(struct blob_reader *r, const struct oci_blob *b, struct oci_manifest *ret, struct err *e)
-{
-	_cleanup_free_ char *text = NULL, *config = NULL;
-	int rc = blob_document(r, b, &text, e);
-
-	if (rc == 0)
-		rc = oci_manifest_read(text, b->size, ret, e);
-	if (rc == 0)
-		rc = blob_document(r, &ret->config, &config, e);
-	return rc < 0 ? rc : oci_config_check(config, ret->config.size, e);
-}
-
-static int unpack_all(struct blob_reader *r, const struct oci_manifest *m, struct oci_report *report, struct err *e)
-{
-	const struct unpack_limits limits = {.bytes = LIMIT_IMAGE_BYTES, .entries = LIMIT_IMAGE_ENTRIES};
-	_cleanup_fd_ int out = open(OUT, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	struct unpack *u = NULL;
-	int rc = out < 0 ? err_errno(e, errno, "image", "open the image's directory") : unpack_new(&u, out, &limits, e);
-
-	for (size_t i = 0; rc == 0 && i < m->layer_count; i++) {
-		rc = blob_open(r, &m->layers[i], e);
-		if (rc == 0)
-			rc = unpack_layer(u, blob_read, r, e);
-		if (rc == 0)
-			rc = blob_finish(r, &m->layers[i], e);
-		if (rc < 0)
-			err_wrap(e, "layer %zu of %zu", i + 1, m->layer_count);
-	}
-	if (rc == 0) {
-		report->bytes = unpack_tally(u)->bytes;
-		report->entries = unpack_tally(u)->entries;
-		report->left_out = unpack_tally(u)->left_out;
-	}
-	unpack_free(u);
-	return rc;
-}
-
-static void tell(int fd, const struct oci_report *r)
-{
-	if (send(fd, r, sizeof *r, MSG_NOSIGNAL) < 0)
+	w->report.type = type;
+	if (send(w->task->report_fd, &w->report, sizeof w->report, MSG_NOSIGNAL) < 0)
 		_exit(125);
 }
 
-void oci_child(const char *layout, const char *into, const char *ref, int report_fd)
+void oci_progress_begin(struct oci_work *w, size_t layer, size_t layers, uint64_t total)
 {
-	static struct blob_reader r = {.fd = -1};
-	static struct oci_manifest manifest;
-	struct oci_report report = {.type = OCI_DIGEST};
-	struct oci_blob blob = {0};
-	char go;
-	int rc = confine(layout, into, report_fd, &report.error);
+	w->report.layer = (uint32_t)layer;
+	w->report.layers = (uint32_t)layers;
+	w->report.done = 0;
+	w->report.total = total;
+}
 
-	if (rc == 0)
-		rc = find_manifest(&r, ref, &blob, &report.error);
-	if (rc == 0)
-		rc = read_manifest(&r, &blob, &manifest, &report.error);
-	if (rc == 0) {
-		memcpy(report.digest, blob.sha256, sizeof report.digest);
-		tell(report_fd, &report);
-		if (recv(report_fd, &go, 1, 0) != 1)
-			_exit(0); /* it is there already */
-		rc = unpack_all(&r, &manifest, &report, &report.error);
+void oci_progress(struct oci_work *w, uint64_t more)
+{
+	long long now = python_now_ms();
+
+	w->report.done += more;
+	if (now - w->told_ms < TELL_MS)
+		return;
+	w->told_ms = now;
+	tell(w, OCI_PROGRESS);
+}
+
+void oci_report_config(struct oci_work *w, const struct oci_config *config)
+{
+	memcpy(w->report.workdir, config->workdir, sizeof w->report.workdir);
+	memcpy(w->report.variables, config->variables, config->variables_len);
+	w->report.variables_len = config->variables_len;
+}
+
+void oci_report_tally(struct oci_work *w, const struct unpack *u)
+{
+	w->report.bytes = unpack_tally(u)->bytes;
+	w->report.entries = unpack_tally(u)->entries;
+	w->report.left_out = unpack_tally(u)->left_out;
+}
+
+void oci_hash_hex(gnutls_hash_hd_t hash, char ret[OCI_HEX + 1])
+{
+	static const char digits[] = "0123456789abcdef";
+	uint8_t digest[OCI_HEX / 2];
+
+	gnutls_hash_deinit(hash, digest);
+	for (size_t i = 0; i < sizeof digest; i++) {
+		ret[2 * i] = digits[digest[i] >> 4];
+		ret[2 * i + 1] = digits[digest[i] & 15];
 	}
-	blob_close(&r);
-	report.type = rc == 0 ? OCI_DONE : OCI_FAILED;
-	tell(report_fd, &report);
+	ret[OCI_HEX] = 0;
+}
+
+/* ---- the work ---- */
+
+static const struct {
+	int (*identify)(struct oci_work *w, struct err *e);
+	int (*unpack)(struct oci_work *w, struct err *e);
+} kinds[] = {
+    [OCI_KIND_LAYOUT] = {oci_layout_identify, oci_layout_unpack},
+    [OCI_KIND_DIRECTORY] = {oci_tree_identify, oci_tree_unpack},
+    [OCI_KIND_ARCHIVE] = {oci_archive_identify, oci_archive_unpack},
+};
+
+static int open_both(struct oci_work *w, struct err *e)
+{
+	w->in = open(OCI_IN, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (w->in < 0)
+		return err_errno(e, errno, "image", "open the directory%s",
+				 errno == EACCES ? " (chmod -R a+rX it: only what everybody may read can be in an image)" : "");
+	w->out = open(OCI_OUT, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return w->out < 0 ? err_errno(e, errno, "image", "open the image's directory") : 0;
+}
+
+void oci_child(const struct oci_task *task)
+{
+	static struct oci_work w = {.in = -1, .out = -1};
+	struct err *e = &w.report.error;
+	char go;
+	int rc;
+
+	w.task = task;
+	w.told_ms = python_now_ms();
+	w.report.kind = task->kind;
+	w.report.variables_len = 1; /* an empty block */
+	rc = confine(task, e);
+	if (rc == 0)
+		rc = open_both(&w, e);
+	if (rc == 0)
+		rc = kinds[task->kind].identify(&w, e);
+	if (rc == 0) {
+		tell(&w, OCI_DIGEST);
+		if (recv(task->report_fd, &go, 1, 0) != 1)
+			_exit(0); /* it is there already */
+		rc = kinds[task->kind].unpack(&w, e);
+	}
+	tell(&w, rc == 0 ? OCI_DONE : OCI_FAILED);
 	_exit(0);
 }

@@ -13,6 +13,8 @@
 
 #include <stdint.h>
 
+#include "core/limits.h"
+
 #define PLAN_STEPS(STEP)                                                                                                       \
 	STEP(CGROUP2, "cgroup", SUP, "make the cgroup2 directory")                                                             \
 	STEP(CGROUP2_LIMITS, "cgroup", SUP, "set limits through cgroup2 controllers")                                          \
@@ -20,6 +22,7 @@
 	STEP(POLICY_ENTRY, "policy", SUP, "put the sandbox under its policy")                                                  \
 	STEP(POLICY_EFFECTIVE, "policy", SUP, "ask the kernel whether the programs are effective on the cgroup")               \
 	STEP(CHANNELS, "channels", SUP, "make the request socket, the gate and the output pipes")                              \
+	STEP(WAY_OUT, "network", SUP, "make the cgroup of a tool's way out and put it under its policy")                       \
 	STEP(CLONE, "namespaces", SUP, "clone init into new pid, mount, net, ipc and uts namespaces and into its cgroup")      \
 	STEP(PLAN, "init", SUP, "hand the plan to init")                                                                       \
 	STEP(PARENT_DEATH, "init", INIT, "ask to be killed when the supervisor dies")                                          \
@@ -28,6 +31,8 @@
 	STEP(CGROUP_NS, "namespaces", INIT, "enter a cgroup namespace of its own")                                             \
 	STEP(HOSTNAME, "namespaces", INIT, "take a neutral host name")                                                         \
 	STEP(NETWORK, "network", INIT, "bring loopback up and make it the default route of both families")                     \
+	STEP(TAP, "network", INIT, "make a tool's network device, its addresses and routes")                                   \
+	STEP(CARRY, "network", SUP, "start the process that carries its packets")                                              \
 	STEP(PROBE, "policy", INIT, "send probes from inside the cgroup and network namespace")                                \
 	STEP(PROBE_COUNT, "policy", SUP, "check that the kernel refused and counted every probe")                              \
 	STEP(MOUNT_PRIVATE, "mounts", INIT, "cut mount propagation")                                                           \
@@ -52,7 +57,8 @@
 	STEP(DESCRIPTORS, "descriptors", PAY, "close every other descriptor")                                                  \
 	STEP(EXEC, "interpreter", PAY, "start the interpreter")                                                                \
 	STEP(READY, "interpreter", SUP, "hear from the harness that it waits at the gate")                                     \
-	STEP(VERIFY, "verify", SUP, "read back from the kernel what the payload is")
+	STEP(VERIFY, "verify", SUP, "read back from the kernel what the payload is")                                           \
+	STEP(LOAD, "tools", SUP, "let the interpreter import an agent's modules")
 
 enum plan_step {
 	STEP_NONE,
@@ -87,21 +93,42 @@ enum init_fd {
 	INIT_FD_GATE = 7,    /* payload's fd 4 */
 	INIT_FD_STDOUT = 8,
 	INIT_FD_STDERR = 9,
-	INIT_FD_V1 = 10, /* .. and up: `tasks` files, plan.v1_count of them */
+	INIT_FD_RESULT = 10, /* payload's fd 5; of a snippet nobody reads it, and the payload does not get it */
+	INIT_FD_V1 = 11,     /* .. and up: `tasks` files, plan.v1_count of them */
 	INIT_FD_END = INIT_FD_V1 + PLAN_V1_MAX,
 };
+
+/*
+ * A tool's network, as its sandbox sees it: addresses that mean nothing anywhere else (RFC 2544; a ULA of RFC 4193). The
+ * resolver is there only when none of the host's name servers can be reached by its own address (127.0.0.53).
+ */
+#define TAP_NAME "eth0"
+#define TAP_IPV4 "198.18.0.15"
+#define TAP_IPV4_LEN 24
+#define TAP_NET4 "198.18.0.0"
+#define TAP_GATEWAY4 "198.18.0.2"
+#define TAP_RESOLVER4 "198.18.0.3"
+#define TAP_IPV6 "fd77:6569:7200::15"
+#define TAP_IPV6_LEN 64
+#define TAP_NET6 "fd77:6569:7200::"
+#define TAP_GATEWAY6 "fd77:6569:7200::2"
+#define TAP_RESOLVER6 "fd77:6569:7200::3"
+#define TAP_MTU 65520
 
 /* Descriptors of the payload while the harness waits; the harness closes both before user code runs. */
 #define PAYLOAD_FD_REQUEST 3
 #define PAYLOAD_FD_GATE 4
-#define PAYLOAD_FD_REPORT 5 /* close-on-exec */
+#define PAYLOAD_FD_RESULT 5 /* a tool call's */
+#define PAYLOAD_FD_REPORT 6 /* close-on-exec */
 
 /* On the gate: supervisor -> harness one byte, harness -> supervisor this. */
 #define GATE_ASK 'A' /* a session's: say whether the next cell is in place */
 #define GATE_OPEN 'G'
+#define GATE_LOAD 'L' /* a tool's: import the modules */
 #define GATE_DROP 'X' /* a session's: the cell was withdrawn; it is over without having run */
 enum gate_report_type {
-	GATE_READY = 'R',   /* the interpreter waits for a request */
+	GATE_READY = 'R',   /* the interpreter waits for a request; a tool's: for GATE_LOAD */
+	GATE_LOADED = 'L',  /* a tool's: its modules are imported (`value` 0), or could not be (1); it waits for a request */
 	GATE_PLACED = 'P',  /* a session's, when asked: the cell and its files are in place, the gate can be opened */
 	GATE_REFUSED = 'E', /* file `index` could not be placed: `value` is the errno. A single run ends with it */
 	GATE_DONE = 'D',    /* a session's: the cell is over, `value` is its exit code */
@@ -128,6 +155,18 @@ struct init_plan {
 	uint32_t pad;
 	char interpreter[128]; /* path inside the sandbox */
 	uint32_t fault, skip;  /* enum plan_step; honoured only by builds with WEIR_TEST_HOOKS */
+
+	/* A tool call's sandbox; all zero for a snippet. */
+	uint32_t call;
+	uint32_t way_out; /* its network leads out (TAP, CARRY); else it is a snippet's */
+	uint32_t ipv6;	  /* the host has a way out for it */
+	uint32_t pad2;
+	char resolvers[3][46]; /* for /etc/resolv.conf, as addresses; "" none */
+	char modules[4096];    /* what to import, "," between */
+	char program[256];     /* path inside of what makes the calls; of a snippet's too, which does not use it */
+	char workdir[256];     /* of the image: first on the path of modules; "" none */
+	char variables[LIMIT_IMAGE_VARIABLES_BYTES]; /* the image's own environment: "NAME=VALUE", each ended by NUL, then one
+							more */
 };
 
 enum init_report_type {
@@ -135,6 +174,7 @@ enum init_report_type {
 	REPORT_FAILED,
 	REPORT_STARTED, /* pid 2 exists and init has dropped everything */
 	REPORT_EXITED,	/* main is gone; init exits right after, and the kernel kills what is left */
+	REPORT_TAP,	/* way_out: the tap device comes along as a descriptor; init waits for a byte */
 };
 
 struct init_report {

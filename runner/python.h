@@ -40,6 +40,13 @@ int python_find(const char *configured, struct python *ret, struct err *e);
  */
 int python_find_inside(const char *root, const char *configured, struct python *ret, struct err *e);
 
+/*
+ * The same where nobody has said which: python3, then python, in each directory of `path` (a PATH as an image's environment
+ * says it; NULL or "": none), then where programs usually are. The first that answers as it should is the one: so a virtual
+ * environment's comes before the interpreter it was made with, and is started by its own path, by which it finds its packages.
+ */
+int python_find_on(const char *root, const char *path, struct python *ret, struct err *e);
+
 /* ---- what the two share ---- */
 
 /* Milliseconds of CLOCK_MONOTONIC. */

@@ -298,3 +298,50 @@ int python_find_inside(const char *root, const char *configured, struct python *
 	    "has it, with snippet.python or --python",
 	    name);
 }
+
+/* One directory of a PATH: 0, or -ENOENT when no interpreter is in it. *first_error: what was wrong with the first that is
+ * none. */
+static int ask_in(const char *root, const char *dir, size_t len, struct python *ret, struct err *first_error)
+{
+	static const char *const names[] = {"python3", "python"};
+	char path[256];
+
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+		struct err e = {0};
+
+		if ((size_t)snprintf(path, sizeof path, "%.*s/%s", (int)len, dir, names[i]) >= sizeof path ||
+		    !exists(root, path))
+			continue;
+		if (ask(root, path, ret, &e) == 0)
+			return 0;
+		if (!first_error->code)
+			*first_error = e;
+	}
+	return -ENOENT;
+}
+
+int python_find_on(const char *root, const char *path, struct python *ret, struct err *e)
+{
+	struct err first_error = {0};
+
+	for (const char *p = path ? path : ""; *p; p += *p == ':') {
+		size_t n = strcspn(p, ":"), len = n;
+
+		while (len > 1 && p[len - 1] == '/')
+			len--;
+		if (p[0] == '/' && ask_in(root, p, len, ret, &first_error) == 0)
+			return 0;
+		p += n;
+	}
+	for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
+		if (ask_in(root, places[i], strlen(places[i]), ret, &first_error) == 0)
+			return 0;
+	if (first_error.code) {
+		*e = first_error;
+		return -e->code;
+	}
+	return err_set(e, ENOENT, "image",
+		       "no python3 and no python in the image: looked in its PATH (%.200s), /usr/local/bin, /usr/bin, /bin and "
+		       "/opt/conda/bin",
+		       path && *path ? path : "which it does not set");
+}

@@ -41,8 +41,9 @@ struct unpack {
 	struct inode_set own;
 	struct dir_time *times;
 	size_t time_count, time_room;
-	char parent[PATH_MAX]; /* of the last entry, and */
-	int parent_fd;	       /* .. it opened; -1: look again */
+	char parent[PATH_MAX];	  /* of the last entry, and */
+	int parent_fd;		  /* .. it opened; -1: look again */
+	const char *what, *whole; /* is read, for messages: this part, and all of it */
 };
 
 /* ---- inodes ---- */
@@ -355,7 +356,7 @@ static int put_directory(struct unpack *u, int dir, const char *name, const char
 static int take_bytes(struct unpack *u, uint64_t more, struct err *e)
 {
 	if (more > u->limits.bytes - u->tally.bytes)
-		return err_set(e, E2BIG, "image", "the image's files are over %llu bytes together",
+		return err_set(e, E2BIG, "image", "the files of %s are over %llu bytes together", u->whole,
 			       (unsigned long long)u->limits.bytes);
 	u->tally.bytes += more;
 	return 0;
@@ -377,18 +378,29 @@ static int write_block(int fd, const char *data, size_t len, off_t at)
 	return 0;
 }
 
-static int archive_failed(struct archive *a, struct err *e)
+static int archive_failed(const struct unpack *u, struct archive *a, struct err *e)
 {
 	const char *why = archive_error_string(a);
 
-	return err_set(e, EINVAL, "image", "a layer is damaged, or no tar archive: %s", why ? shown(why) : "no reason given");
+	return err_set(e, EINVAL, "image", "%s is damaged, or no tar archive: %s", u->what,
+		       why ? shown(why) : "no reason given");
 }
 
-/* The content, which may have holes. */
-static int put_content(struct unpack *u, struct archive *a, int64_t size, int fd, struct err *e)
+static bool is_zero(const char *data, size_t len)
+{
+	return !len || (!data[0] && !memcmp(data, data + 1, len - 1));
+}
+
+/*
+ * The content of an archive's entry, which may have holes; what is nothing but zeros becomes one. What is too large by its own
+ * account is refused before the first byte of it.
+ */
+static int put_archived(struct unpack *u, struct archive *a, int64_t size, int fd, struct err *e)
 {
 	off_t end = 0;
 
+	if (size > 0 && (uint64_t)size > u->limits.bytes - u->tally.bytes)
+		return take_bytes(u, (uint64_t)size, e);
 	for (;;) {
 		const void *data;
 		size_t len;
@@ -398,13 +410,13 @@ static int put_content(struct unpack *u, struct archive *a, int64_t size, int fd
 		if (r == ARCHIVE_EOF)
 			break;
 		if (r != ARCHIVE_OK)
-			return archive_failed(a, e);
+			return archive_failed(u, a, e);
 		if (at < end)
-			return err_set(e, EINVAL, "image", "a layer has a file whose parts overlap");
+			return err_set(e, EINVAL, "image", "%s has a file whose parts overlap", u->what);
 		rc = take_bytes(u, (uint64_t)(at - end) + len, e);
 		if (rc < 0)
 			return rc;
-		rc = write_block(fd, data, len, at);
+		rc = is_zero(data, len) ? 0 : write_block(fd, data, len, at);
 		if (rc < 0)
 			return err_errno(e, -rc, "image", "write a file of the image");
 		end = at + (off_t)len;
@@ -414,26 +426,48 @@ static int put_content(struct unpack *u, struct archive *a, int64_t size, int fd
 
 		if (rc < 0)
 			return rc;
-		if (ftruncate(fd, size) < 0)
-			return err_errno(e, errno, "image", "write a file of the image");
+		end = size;
 	}
-	return 0;
+	return ftruncate(fd, end) < 0 ? err_errno(e, errno, "image", "write a file of the image") : 0;
 }
 
-static int put_file(struct unpack *u, struct archive *a, struct archive_entry *entry, int dir, const char *name,
-		    const struct timespec *mtime, struct err *e)
+/* The content that a reader gives; holes as above. */
+static int put_read(struct unpack *u, const struct unpack_entry *entry, int fd, struct err *e)
 {
-	const struct timespec times[2] = {*mtime, *mtime};
+	const void *data = NULL;
+	off_t end = 0;
+	ssize_t n;
+
+	while ((n = entry->read(entry->ctx, &data)) > 0) {
+		int rc = take_bytes(u, (uint64_t)n, e);
+
+		if (rc < 0)
+			return rc;
+		rc = is_zero(data, (size_t)n) ? 0 : write_block(fd, data, (size_t)n, end);
+		if (rc < 0)
+			return err_errno(e, -rc, "image", "write a file of the image");
+		end += n;
+	}
+	if (n < 0)
+		return err_errno(e, (int)-n, "image", "read %s", shown(entry->path));
+	return ftruncate(fd, end) < 0 ? err_errno(e, errno, "image", "write a file of the image") : 0;
+}
+
+/* `a`, `size`: what holds the content; NULL: the entry's reader. */
+static int put_file(struct unpack *u, const struct unpack_entry *entry, struct archive *a, int64_t size, int dir,
+		    const char *name, struct err *e)
+{
+	const struct timespec times[2] = {entry->mtime, entry->mtime};
 	_cleanup_fd_ int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	struct stat st;
 	int rc;
 
 	if (fd < 0)
 		return err_errno(e, errno, "image", "make %s", shown(name));
-	rc = put_content(u, a, archive_entry_size_is_set(entry) ? archive_entry_size(entry) : 0, fd, e);
+	rc = a ? put_archived(u, a, size, fd, e) : put_read(u, entry, fd, e);
 	if (rc < 0)
 		return rc;
-	if (fchmod(fd, archive_entry_perm(entry) & 0111 ? 0755 : 0644) < 0 || futimens(fd, times) < 0 || fstat(fd, &st) < 0)
+	if (fchmod(fd, entry->executable ? 0755 : 0644) < 0 || futimens(fd, times) < 0 || fstat(fd, &st) < 0)
 		return err_errno(e, errno, "image", "finish %s", shown(name));
 	return inode_add(&u->own, st.st_ino) < 0 ? err_set(e, ENOMEM, "image", "out of memory") : 0;
 }
@@ -466,39 +500,52 @@ static int put_hardlink(struct unpack *u, int dir, const char *name, const char 
 	return rc < 0 ? err_errno(e, -rc, "image", "link %s", shown(name)) : 0;
 }
 
-static int put_entry(struct unpack *u, struct archive *a, struct archive_entry *entry, const char *path, struct err *e)
+static int put_link(struct unpack *u, const struct unpack_entry *entry, int dir, const char *name)
 {
-	struct timespec mtime = {.tv_sec = archive_entry_mtime(entry), .tv_nsec = archive_entry_mtime_nsec(entry)};
-	const char *hardlink = archive_entry_hardlink(entry), *target = archive_entry_symlink(entry), *name;
-	mode_t kind = archive_entry_filetype(entry);
-	_cleanup_fd_ int dir = open_parent(u, path, &name, e);
+	int rc = make_room(u, dir, name);
+
+	forget_parent(u); /* the link may stand where the next one's way leads */
+	if (rc == 0 && (!entry->target || symlinkat(entry->target, dir, name) < 0))
+		rc = entry->target ? -errno : -EINVAL;
+	return rc < 0 ? rc : touch(u, dir, name, &entry->mtime);
+}
+
+/* `entry->path` is normalised and not "". */
+static int put_entry(struct unpack *u, const struct unpack_entry *entry, struct archive *a, int64_t size, const char *hardlink,
+		     struct err *e)
+{
+	const char *name;
+	_cleanup_fd_ int dir = open_parent(u, entry->path, &name, e);
 	int rc = 0;
 
 	if (dir < 0)
 		return dir;
 	if (hardlink)
 		return put_hardlink(u, dir, name, hardlink, e);
-	switch (kind) {
-	case AE_IFDIR:
-		rc = put_directory(u, dir, name, path, &mtime);
+	switch (entry->kind) {
+	case S_IFDIR:
+		rc = put_directory(u, dir, name, entry->path, &entry->mtime);
 		break;
-	case AE_IFREG:
+	case S_IFREG:
 		rc = make_room(u, dir, name);
 		if (rc == 0)
-			return put_file(u, a, entry, dir, name, &mtime, e);
+			return put_file(u, entry, a, size, dir, name, e);
 		break;
-	case AE_IFLNK:
-		rc = make_room(u, dir, name);
-		forget_parent(u); /* the link may stand where the next one's way leads */
-		if (rc == 0 && (!target || symlinkat(target, dir, name) < 0))
-			rc = target ? -errno : -EINVAL;
-		if (rc == 0)
-			rc = touch(u, dir, name, &mtime);
+	case S_IFLNK:
+		rc = put_link(u, entry, dir, name);
 		break;
 	default:
 		u->tally.left_out++;
 	}
-	return rc < 0 ? err_errno(e, -rc, "image", "unpack %s", shown(path)) : 0;
+	return rc < 0 ? err_errno(e, -rc, "image", "unpack %s", shown(entry->path)) : 0;
+}
+
+static int count_entry(struct unpack *u, struct err *e)
+{
+	if (++u->tally.entries > u->limits.entries)
+		return err_set(e, E2BIG, "image", "%s has more than %llu entries", u->whole,
+			       (unsigned long long)u->limits.entries);
+	return 0;
 }
 
 /* ---- a layer ---- */
@@ -521,18 +568,27 @@ static la_ssize_t on_read(struct archive *a, void *ctx, const void **ret)
 	return -1;
 }
 
-static int one_entry(struct unpack *u, struct archive *a, struct archive_entry *entry, struct err *e)
+static int one_entry(struct unpack *u, struct archive *a, struct archive_entry *entry,
+		     bool (*want)(const char *path, int64_t size), struct err *e)
 {
-	const char *raw = archive_entry_pathname(entry), *name;
+	const char *raw = archive_entry_pathname(entry), *hardlink = archive_entry_hardlink(entry), *name;
+	int64_t size = archive_entry_size_is_set(entry) ? archive_entry_size(entry) : 0;
 	char path[PATH_MAX] = "";
-	int rc;
+	struct unpack_entry put = {
+	    .path = path,
+	    .kind = archive_entry_filetype(entry),
+	    .executable = archive_entry_perm(entry) & 0111,
+	    .mtime = {.tv_sec = archive_entry_mtime(entry), .tv_nsec = archive_entry_mtime_nsec(entry)},
+	    .target = archive_entry_symlink(entry),
+	};
+	int rc = count_entry(u, e);
 
-	if (++u->tally.entries > u->limits.entries)
-		return err_set(e, E2BIG, "image", "the image has more than %llu entries",
-			       (unsigned long long)u->limits.entries);
+	if (rc < 0)
+		return rc;
 	/* Headers of any length and padding are no file's bytes; they are work all the same. */
 	if ((uint64_t)archive_filter_bytes(a, 0) > u->limits.bytes + u->limits.entries * HEADER_BYTES)
-		return err_set(e, E2BIG, "image", "a layer is over %llu bytes unpacked", (unsigned long long)u->limits.bytes);
+		return err_set(e, E2BIG, "image", "%s is over %llu bytes unpacked", u->what,
+			       (unsigned long long)u->limits.bytes);
 	if (!raw)
 		return err_set(e, EINVAL, "image", "an entry's name can't be read");
 	rc = normalise(raw, path, e);
@@ -540,18 +596,20 @@ static int one_entry(struct unpack *u, struct archive *a, struct archive_entry *
 		return rc;
 	name = strrchr(path, '/');
 	name = name ? name + 1 : path;
-	return strncmp(name, ".wh.", 4) == 0 ? white_out(u, path, e) : put_entry(u, a, entry, path, e);
+	if (strncmp(name, ".wh.", 4) == 0)
+		return white_out(u, path, e);
+	if (want && !hardlink && put.kind == S_IFREG && !want(path, size))
+		return 0;
+	return put_entry(u, &put, a, size, hardlink, e);
 }
 
-int unpack_layer(struct unpack *u, ssize_t (*read)(void *ctx, const void **ret), void *ctx, struct err *e)
+static int unpack_tar(struct unpack *u, struct archive *a, ssize_t (*read)(void *ctx, const void **ret), void *ctx,
+		      bool (*want)(const char *path, int64_t size), struct err *e)
 {
 	struct source source = {.read = read, .ctx = ctx};
-	struct archive *a = archive_read_new();
 	struct archive_entry *entry;
 	int rc = 0, r;
 
-	if (!a)
-		return err_set(e, ENOMEM, "image", "out of memory");
 	archive_read_support_filter_gzip(a);
 	archive_read_support_filter_zstd(a);
 	archive_read_support_format_tar(a);
@@ -562,17 +620,60 @@ int unpack_layer(struct unpack *u, ssize_t (*read)(void *ctx, const void **ret),
 		if (r == ARCHIVE_EOF)
 			break;
 		if (r >= ARCHIVE_WARN)
-			rc = one_entry(u, a, entry, e);
+			rc = one_entry(u, a, entry, want, e);
 	}
 	if (rc == 0 && r < ARCHIVE_WARN)
-		rc = archive_failed(a, e);
+		rc = archive_failed(u, a, e);
 	if (source.error) /* whatever came of it */
-		rc = err_errno(e, source.error, "image", "read a layer");
+		rc = err_errno(e, source.error, "image", "read %s", u->what);
 	archive_read_free(a);
+	unpack_finish(u);
+	return rc;
+}
+
+int unpack_layer(struct unpack *u, ssize_t (*read)(void *ctx, const void **ret), void *ctx, struct err *e)
+{
+	struct archive *a = archive_read_new();
+
+	u->what = "a layer";
+	u->whole = "the image";
+	return a ? unpack_tar(u, a, read, ctx, NULL, e) : err_set(e, ENOMEM, "image", "out of memory");
+}
+
+int unpack_archive(struct unpack *u, ssize_t (*read)(void *ctx, const void **ret), void *ctx,
+		   bool (*want)(const char *path, int64_t size), struct err *e)
+{
+	struct archive *a = archive_read_new();
+
+	u->what = u->whole = "the archive";
+	if (!a)
+		return err_set(e, ENOMEM, "image", "out of memory");
+	archive_read_support_filter_xz(a);
+	archive_read_support_filter_bzip2(a);
+	return unpack_tar(u, a, read, ctx, want, e);
+}
+
+int unpack_put(struct unpack *u, const struct unpack_entry *entry, struct err *e)
+{
+	struct unpack_entry put = *entry;
+	char path[PATH_MAX] = "";
+	int rc;
+
+	u->what = u->whole = "the directory";
+	rc = count_entry(u, e);
+	if (rc == 0)
+		rc = normalise(entry->path, path, e);
+	if (rc < 0 || !path[0])
+		return rc;
+	put.path = path;
+	return put_entry(u, &put, NULL, 0, NULL, e);
+}
+
+void unpack_finish(struct unpack *u)
+{
 	forget_parent(u);
 	set_times(u);
 	inode_clear(&u->own);
-	return rc;
 }
 
 int unpack_new(struct unpack **ret, int root, const struct unpack_limits *limits, struct err *e)
@@ -584,6 +685,7 @@ int unpack_new(struct unpack **ret, int root, const struct unpack_limits *limits
 	u->root = root;
 	u->limits = *limits;
 	u->parent_fd = -1;
+	u->what = u->whole = "the image";
 	*ret = u;
 	return 0;
 }
@@ -632,11 +734,11 @@ static int remove_level(struct removal *r, int dir, const char *name, unsigned d
 			snprintf(to, sizeof to, "..moved.%u", r->moved++);
 		while ((rc = renameat(dir, name, r->top, to)) < 0 &&
 		       (errno == EEXIST || errno == ENOTEMPTY || errno == ENOTDIR));
-		return rc < 0 ? -errno : 0;
+		return rc < 0 && errno != ENOENT ? -errno : 0;
 	}
 	fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
-		return -errno;
+		return errno == ENOENT ? 0 : -errno;
 	d = fdopendir(fd);
 	if (!d) {
 		close(fd);

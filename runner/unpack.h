@@ -15,8 +15,10 @@
 #ifndef WEIR_RUNNER_UNPACK_H
 #define WEIR_RUNNER_UNPACK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "core/err.h"
 
@@ -42,11 +44,35 @@ struct unpack *unpack_free(struct unpack *u); /* NULL-safe, returns NULL */
  */
 int unpack_layer(struct unpack *u, ssize_t (*read)(void *ctx, const void **ret), void *ctx, struct err *e);
 
+/*
+ * The same for an archive that holds an image's files (what `docker save` writes), which may be compressed with xz or bzip2 as
+ * well. `want` (NULL: all) says of each regular file whether it is unpacked.
+ */
+int unpack_archive(struct unpack *u, ssize_t (*read)(void *ctx, const void **ret), void *ctx,
+		   bool (*want)(const char *path, int64_t size), struct err *e);
+
+/* One entry of a directory that is copied. */
+struct unpack_entry {
+	const char *path; /* relative */
+	mode_t kind;	  /* S_IFDIR, S_IFREG, S_IFLNK; any other is left out */
+	bool executable;
+	struct timespec mtime;
+	const char *target;			      /* of a link */
+	ssize_t (*read)(void *ctx, const void **ret); /* a file's content, as above */
+	void *ctx;
+};
+
+/* Puts it down by the same rules; what stood there is replaced. A name is only a name here: none is a whiteout. */
+int unpack_put(struct unpack *u, const struct unpack_entry *entry, struct err *e);
+
+/* When all entries of a directory are put: directories get their times. */
+void unpack_finish(struct unpack *u);
+
 const struct unpack_tally *unpack_tally(const struct unpack *u);
 
 /*
- * Removes `name` of the directory `dir` with all that is in it, however deep it is, following no link. 0 also when there is
- * none, or a negative errno.
+ * Removes `name` of the directory `dir` with all that is in it, however deep it is, following no link, and whoever else may be
+ * removing it at the same time. 0 also when there is none, or a negative errno.
  */
 int unpack_remove(int dir, const char *name);
 

@@ -131,6 +131,90 @@ _weir_token() {
 	mapfile -t COMPREPLY < <(compgen -W "$words" -- "$1")
 }
 
+# Names of images can be completed by who may read the table; $1 the word.
+_weir_images() {
+	mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[0]}" image ls 2>/dev/null | awk 'NR > 1 {print $1}' | tr , '\n')" -- "$1")
+}
+
+# $1 the word, $2 the one before, $3 where "image" stands
+_weir_image() {
+	local i sub='' words=''
+
+	for ((i = $3 + 1; i < COMP_CWORD; i++)); do
+		case ${COMP_WORDS[i]} in
+		import | ls | rm)
+			sub=${COMP_WORDS[i]}
+			break
+			;;
+		esac
+	done
+	case $2 in
+	--config)
+		_weir_files "$1"
+		return
+		;;
+	--name) return ;;
+	esac
+	case $sub:$1 in
+	import:[!-]* | import:)
+		_weir_files "$1"
+		return
+		;;
+	rm:[!-]* | rm:)
+		_weir_images "$1"
+		return
+		;;
+	:*) words='import ls rm --help --usage' ;;
+	import:*) words='--name --json --state-dir --config --help --usage' ;;
+	*) words='--json --state-dir --config --help --usage' ;;
+	esac
+	mapfile -t COMPREPLY < <(compgen -W "$words" -- "$1")
+}
+
+# $1 the word, $2 the one before, $3 where "agent" stands
+_weir_agent() {
+	local i sub='' words=''
+
+	for ((i = $3 + 1; i < COMP_CWORD; i++)); do
+		case ${COMP_WORDS[i]} in
+		add | ls | rm | env)
+			sub=${COMP_WORDS[i]}
+			break
+			;;
+		esac
+	done
+	case $2 in
+	--image)
+		_weir_images "$1"
+		return
+		;;
+	--expires)
+		mapfile -t COMPREPLY < <(compgen -W '12h 30d 90d never' -- "$1")
+		return
+		;;
+	--url)
+		mapfile -t COMPREPLY < <(compgen -W 'http:// https:// unix:/' -- "$1")
+		return
+		;;
+	--config)
+		_weir_files "$1"
+		return
+		;;
+	--project | --tools | --env) return ;;
+	esac
+	case $sub in
+	'') words='add ls rm env --help --usage' ;;
+	add) words='--project --image --tools --env --replace --json --state-dir --config --help --usage' ;;
+	ls) words='--project --json --state-dir --config --help --usage' ;;
+	rm) words='--project --state-dir --config --help --usage' ;;
+	env) words='--project --url --expires --rotate --dotenv --json --state-dir --config --help --usage' ;;
+	esac
+	if [[ ($sub == rm || $sub == env) && $1 != -* ]]; then
+		words=$("${COMP_WORDS[0]}" agent ls 2>/dev/null | awk 'NR > 1 {print $1}')
+	fi
+	mapfile -t COMPREPLY < <(compgen -W "$words" -- "$1")
+}
+
 _weir() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command='' words='' i
 
@@ -143,7 +227,7 @@ _weir() {
 	fi
 	for ((i = 1; i < COMP_CWORD; i++)); do
 		case ${COMP_WORDS[i]} in
-		serve | run | exec | audit | policy | token | doctor | uninstall)
+		serve | run | exec | audit | policy | image | agent | token | doctor | uninstall)
 			command=${COMP_WORDS[i]}
 			break
 			;;
@@ -158,12 +242,12 @@ _weir() {
 		_weir_files "$cur"
 		return
 		;;
-	serve:--policy | run:--policy)
+	serve:--policy | serve:--tool-policy | run:--policy)
 		compopt -o filenames 2>/dev/null
 		mapfile -t COMPREPLY < <(compgen -W 'snippet tool-call web-client-allowlist monitor-only' -- "$cur"; compgen -f -- "$cur")
 		return
 		;;
-	*:--state-dir | *:--image | audit:-d | uninstall:-s)
+	*:--state-dir | serve:--image | run:--image | audit:-d | uninstall:-s)
 		_weir_dirs "$cur"
 		return
 		;;
@@ -179,13 +263,21 @@ _weir() {
 		_weir_token "$cur" "$prev" "$i"
 		return
 	fi
+	if [[ $command == image ]]; then
+		_weir_image "$cur" "$prev" "$i"
+		return
+	fi
+	if [[ $command == agent ]]; then
+		_weir_agent "$cur" "$prev" "$i"
+		return
+	fi
 	if [[ $command == policy ]]; then
 		_weir_policy "$cur" "$prev" "$i"
 		return
 	fi
 	case $command in
-	'') words='serve run exec audit policy token doctor uninstall help --help --version' ;;
-	serve) words='--config --check-config --json --listen --state-dir --dev-token --policy --python --image --pool --tls-cert --tls-key --plaintext --help --usage' ;;
+	'') words='serve run exec audit policy image agent token doctor uninstall help --help --version' ;;
+	serve) words='--config --check-config --json --listen --state-dir --dev-token --policy --python --image --pool --tool-policy --no-internet-egress --tls-cert --tls-key --plaintext --help --usage' ;;
 	run) words='-c --code --file --stdin --env --timeout --policy --python --image --config --json --state-dir --help --usage' ;;
 	audit) words='ls show --state-dir --config --json --limit --help --usage' ;;
 	doctor) words='--json --python --config --help --usage' ;;

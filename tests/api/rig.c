@@ -62,7 +62,7 @@ struct fake_run {
 	struct fake_run *next;
 	uint64_t req;
 	unsigned number;
-	int request, out[2]; /* our ends; -1 when closed */
+	int request, out[2], result; /* our ends; -1 when closed */
 	int dir;
 	char *payload; /* what follows the header */
 	size_t payload_len, got, echoed;
@@ -77,6 +77,10 @@ struct fake_run {
 	const char *say; /* pieces that are still to be written */
 	uint64_t say_ns, say_every_ns;
 	struct tell_end end;
+	/* of a call */
+	bool call, result_flood, result_stays;
+	char *frame;
+	size_t frame_len, frame_at;
 	/* of a session */
 	bool session, frozen, stubborn, over;
 	bool ends_after;
@@ -143,7 +147,7 @@ static void place_files(const struct fake_run *run)
 	const struct request_header *h = &run->header;
 	const char *at = run->payload + h->code_len + h->stdin_len + h->env_len;
 
-	if (!run->session)
+	if (!run->session && !run->call)
 		put_file(run->dir, "main.py", run->payload, h->code_len);
 	for (uint32_t i = 0; i < h->file_count; i++) {
 		struct request_file f;
@@ -165,7 +169,8 @@ static void forget_request(struct fake_run *run)
 {
 	free(run->code);
 	free(run->payload);
-	run->code = run->payload = NULL;
+	free(run->frame);
+	run->code = run->payload = run->frame = NULL;
 	run->got = run->payload_len = run->echoed = 0;
 	run->started = run->echo = run->raw = run->hold = false;
 	run->end_ns = 0;
@@ -181,6 +186,8 @@ static void run_free(struct rig *r, struct fake_run *run)
 	for (int i = 0; i < 2; i++)
 		if (run->out[i] >= 0)
 			close(run->out[i]);
+	if (run->result >= 0 && !run->result_stays)
+		close(run->result);
 	if (run->request >= 0)
 		close(run->request);
 	close(run->dir);
@@ -217,6 +224,10 @@ static void run_end(struct rig *r, struct fake_run *run)
 		close(run->out[i]);
 		run->out[i] = -1;
 	}
+	if (run->result >= 0 && !run->result_stays) {
+		close(run->result);
+		run->result = -1;
+	}
 	t.end = run->end;
 	tell(r, &t, NULL, 0);
 	run_free(r, run);
@@ -236,16 +247,46 @@ static void session_over(struct rig *r, struct fake_run *run, enum run_end end, 
 	run_end(r, run);
 }
 
+/* Agents whose sandboxes never come. Returns whether this is one. */
+static bool grant_refused(struct rig *r, const struct ask *ask)
+{
+	static const struct {
+		const char *agent, *layer, *text;
+		int code;
+	} rows[] = {
+	    {"none", "agent", "there is no agent none in project a", ENOENT},
+	    {"slow", "load", "the import of app took longer than that", ETIMEDOUT},
+	    {"crash", "tools", "main ended with signal 11 while it imported app", ECHILD},
+	    {"many", "pool", "too many agents are being called at once", EAGAIN},
+	    {"unsafe", "mounts", "proc could not be mounted", EPERM},
+	};
+
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct tell t = {.type = TELL_FAIL, .req = ask->req, .fail = {.code = (uint32_t)rows[i].code}};
+
+		if (strcmp(rows[i].agent, ask->agent) != 0)
+			continue;
+		strcpy(t.fail.layer, rows[i].layer);
+		strcpy(t.fail.text, rows[i].text);
+		tell(r, &t, NULL, 0);
+		return true;
+	}
+	return false;
+}
+
 static void grant(struct rig *r, const struct ask *ask)
 {
 	struct tell t = {.req = ask->req};
 	struct fake_run *run;
-	int sv[2], out[2], err[2];
+	int sv[2], out[2], err[2], result[2] = {-1, -1};
 	enum rig_grant mode = r->grant;
 	char path[128];
 
 	r->asked++;
-	if (mode == RIG_NEVER)
+	memcpy(r->last_agent, ask->agent, sizeof r->last_agent);
+	memcpy(r->last_asked_for, ask->project, sizeof r->last_asked_for);
+	REQUIRE(!*ask->agent || !ask->session);
+	if (mode == RIG_NEVER || grant_refused(r, ask))
 		return;
 	if (mode == RIG_FAIL) {
 		t.type = TELL_FAIL;
@@ -262,6 +303,10 @@ static void grant(struct rig *r, const struct ask *ask)
 	run = calloc(1, sizeof *run);
 	run->req = ask->req;
 	run->session = ask->session;
+	run->call = *ask->agent;
+	if (run->call)
+		REQUIRE(pipe2(result, O_CLOEXEC | O_NONBLOCK) == 0);
+	run->result = result[1];
 	run->number = r->next_id++;
 	dir_path(r, run->number, path);
 	REQUIRE(mkdir(path, 0700) == 0);
@@ -284,11 +329,15 @@ static void grant(struct rig *r, const struct ask *ask)
 	strcpy(t.grant.run_id, t.grant.sandbox_id);
 	strcpy(t.grant.python, "3.12.1");
 	{
-		const int fds[4] = {sv[1], out[0], err[0], run->dir};
+		const int fds[5] = {sv[1], out[0], err[0], run->dir, result[0]};
 
-		tell(r, &t, fds, 4);
-		for (int i = 0; i < 3; i++)
-			close(fds[i]);
+		t.grant.build_us = 30000;
+		t.grant.load_us = 250500;
+		t.grant.waited_us = 1000;
+		tell(r, &t, fds, run->call ? 5 : 4);
+		for (int i = 0; i < 5; i++)
+			if (fds[i] >= 0 && fds[i] != run->dir)
+				close(fds[i]);
 	}
 	if (mode == RIG_DEAF) {
 		/* As a sandbox that died: nobody will ever read, and the end is told without a gate having opened. */
@@ -322,6 +371,8 @@ static bool read_request(struct fake_run *run)
 		if (run->got == head) {
 			REQUIRE(h->magic == REQUEST_MAGIC);
 			REQUIRE(((h->flags & REQUEST_SESSION) != 0) == run->session);
+			REQUIRE((h->flags == REQUEST_CALL) == run->call);
+			REQUIRE(!run->call || (h->code_len && h->stdin_len && !h->env_len && !h->file_count));
 			run->payload_len = (size_t)h->code_len + h->stdin_len + h->env_len + h->files_len;
 			run->payload = calloc(1, run->payload_len + 1);
 		}
@@ -348,6 +399,76 @@ static char *leave_files(struct fake_run *run, char *code)
 	return code;
 }
 
+static void add_frame(struct fake_run *run, uint32_t kind, uint64_t says, const char *content, size_t len)
+{
+	struct result_header h = {.magic = RESULT_MAGIC, .kind = kind, .len = says};
+
+	run->frame = realloc(run->frame, run->frame_len + sizeof h + len);
+	memcpy(run->frame + run->frame_len, &h, sizeof h);
+	memcpy(run->frame + run->frame_len + sizeof h, content, len);
+	run->frame_len += sizeof h + len;
+}
+
+/* What a call's name asks for as its result. Returns whether it does. */
+static bool obey_result(struct fake_run *run, const char *word, const char *rest, unsigned long long n)
+{
+	const char *arguments = run->payload + run->header.code_len;
+	size_t len = run->header.stdin_len;
+	unsigned byte;
+
+	run->end.exit_code = (int)n;
+	if (!strcmp(word, "value") || !strcmp(word, "open") || !strcmp(word, "twice")) {
+		add_frame(run, RESULT_VALUE, len, arguments, len);
+		if (!strcmp(word, "twice"))
+			add_frame(run, RESULT_VALUE, len, arguments, len);
+		run->result_stays = !strcmp(word, "open");
+	} else if (!strcmp(word, "error")) {
+		add_frame(run, RESULT_ERROR, len, arguments, len);
+	} else if (!strcmp(word, "unknown")) {
+		add_frame(run, RESULT_UNKNOWN, 0, "", 0);
+	} else if (!strcmp(word, "kind")) {
+		add_frame(run, (uint32_t)n, len, arguments, len);
+		run->end.exit_code = 0;
+	} else if (!strcmp(word, "says")) {
+		add_frame(run, RESULT_VALUE, n, arguments, len);
+		run->end.exit_code = 0;
+	} else if (!strcmp(word, "large")) {
+		char *text = malloc(n);
+
+		memset(text, 'x', n);
+		text[0] = text[n - 1] = '"';
+		add_frame(run, RESULT_VALUE, n, text, n);
+		free(text);
+		run->end.exit_code = 0;
+	} else if (!strcmp(word, "bytes")) {
+		run->frame = calloc(1, strlen(rest));
+		run->end.exit_code = 0;
+		for (rest += strspn(rest, " "); sscanf(rest, "%2x", &byte) == 1; rest += 2)
+			run->frame[run->frame_len++] = (char)byte;
+	} else if (!strcmp(word, "flood-result")) {
+		run->result_flood = true;
+		run->end.exit_code = 0;
+	} else {
+		return false;
+	}
+	return true;
+}
+
+/* Writes what fits of the result. Returns whether nothing more is to come. */
+static bool advance_result(struct fake_run *run)
+{
+	static char filler[65536];
+	ssize_t n = 1;
+
+	while (n > 0 && (run->result_flood || run->frame_at < run->frame_len)) {
+		n = run->result_flood ? write(run->result, filler, sizeof filler)
+				      : write(run->result, run->frame + run->frame_at, run->frame_len - run->frame_at);
+		if (n > 0 && !run->result_flood)
+			run->frame_at += (size_t)n;
+	}
+	return n > 0 || errno == EPIPE;
+}
+
 static void obey(struct fake_run *run)
 {
 	unsigned long long n = 0, m = 0;
@@ -363,6 +484,8 @@ static void obey(struct fake_run *run)
 	run->code_len = run->header.code_len - (size_t)(code - run->code);
 	if (sscanf(code, "%15s %llu %llu", word, &n, &m) < 1)
 		return; /* empty code: exit 0 */
+	if (run->call && obey_result(run, word, code + strlen(word), n))
+		return;
 	if (!strcmp(word, "echo")) {
 		run->echo = true;
 		run->text = code;
@@ -543,6 +666,8 @@ static bool advance(struct fake_run *run)
 			run->echoed += run->echo ? (size_t)w : 0;
 		}
 	if (run->left[0] || run->left[1])
+		return false;
+	if (run->call && !advance_result(run))
 		return false;
 	if (run->end_ns)
 		return clock_now_ns() >= run->end_ns;

@@ -18,6 +18,17 @@
  *   stubborn          as hold, but its kill ends the session  die          exit 3, and the session is over
  *   late X            exit 0; X on stdout before the next cell   after     exit 0; the session ends before the next cell
  *
+ * A tool call is obeyed by the first word of the tool's name; besides those above, what it writes to its result pipe, after
+ * which it exits with 0, or with N:
+ *
+ *   value [N] | error [N]   one frame of that kind with the arguments     unknown    an empty frame that says so
+ *   kind K                  of kind K                                     large N    a value of N bytes, all told
+ *   says L                  its header says L, the arguments follow       twice      two frames
+ *   bytes HEX               only these bytes                              flood-result   until nobody reads
+ *   open                    a value, but no end of the stream
+ *
+ * The agents `none`, `slow`, `crash` and `many` get no sandbox: what the supervisor says of those.
+ *
  * Before that word there may be lines `file NAME SIZE`: such a file is left in the working directory, which is a real one and
  * holds the request's files as well, and the collector's real walk reads it. The fakes insist on the protocol: an order out of
  * turn ends the test.
@@ -65,6 +76,8 @@ struct rig {
 	_Atomic unsigned collections;	    /* jobs that the collector was given */
 	char last_project[IPC_PROJECT_MAX]; /* of the last QUERY_RUN; "-" before */
 	char last_run_id[IPC_ID_MAX];	    /* of the last QUERY_SUMMARY */
+	char last_agent[IPC_PROJECT_MAX];   /* of the last ASK_SANDBOX, and whose it was asked for */
+	char last_asked_for[IPC_PROJECT_MAX];
 	/* the fakes' own */
 	int supervisor, auditor, collector;
 	char base_path[64]; /* directory of working directories */

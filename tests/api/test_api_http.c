@@ -145,7 +145,8 @@ static void unknown_paths(void **state)
 					    "/v1/session",
 					    "/v1/limits/x",
 					    "/openapi.yaml",
-					    "/v1/call",
+					    "/v1/call/",
+					    "/v1/call/x",
 					    "/metrics"};
 
 	(void)state;
@@ -197,6 +198,7 @@ static void other_methods(void **state)
 	    {"HEAD", "/v1/execute", "\r\nAllow: POST\r\n"},
 	    {"PUT", "/v1/execute", "\r\nAllow: POST\r\n"},
 	    {"OPTIONS", "/v1/execute", "\r\nAllow: POST\r\n"},
+	    {"GET", "/v1/call", "\r\nAllow: POST\r\n"},
 	    {"POST", "/v1/pool", "\r\nAllow: GET, HEAD\r\n"},
 	    {"DELETE", "/healthz", "\r\nAllow: GET, HEAD\r\n"},
 	    {"BREW", "/readyz", "\r\nAllow: GET, HEAD\r\n"},

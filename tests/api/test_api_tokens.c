@@ -86,6 +86,7 @@ static void who_may_do_what(void **state)
 	    {"GET", "/v1/sessions", NULL, {200, 200, 200, 403, 403, 401, 200}},
 	    {"GET", "/v1/sessions/sandbox-x", NULL, {404, 404, 404, 403, 403, 401, 404}},
 	    {"DELETE", "/v1/sessions/sandbox-x", NULL, {404, 404, 404, 403, 403, 401, 404}},
+	    {"POST", "/v1/call", "{\"name\": \"value\", \"arguments\": {}}", {403, 200, 403, 403, 403, 401, 403}},
 	    {"GET", "/v1/pool", NULL, {403, 403, 403, 200, 403, 401, 200}},
 	    {"GET", "/v1/runs/sandbox-known.7", NULL, {200, 200, 200, 403, 200, 401, 200}},
 	    {"GET", "/v1/runs/sandbox-known.7/audit", NULL, {200, 200, 200, 403, 200, 401, 200}},

@@ -36,12 +36,11 @@ struct pool {
 static void hand_out(struct pool *p)
 {
 	struct fair_waiter *w;
-	bool weights;
 
 	while (p->granted_count < GRANTS && (w = fair_next(&p->fair, p->warm, 1))) {
 		require(p->warm > 0 && w == TAILQ_FIRST(&w->project->waiters));
 		p->granted[p->granted_count].req = w->req;
-		p->granted[p->granted_count++].project = fair_take(&p->fair, w, &weights);
+		p->granted[p->granted_count++].project = fair_take(&p->fair, w);
 		p->warm--;
 		p->waiting--;
 	}
@@ -67,6 +66,9 @@ static void act(struct pool *p, const struct ask *a)
 	switch ((enum ask_type)a->type) {
 	case ASK_SANDBOX:
 		require(memchr(a->project, 0, sizeof a->project) && a->project[0] && a->session <= 1);
+		require(memchr(a->agent, 0, sizeof a->agent) && !strchr(a->agent, '/') && (!a->agent[0] || !a->session));
+		if (a->agent[0])
+			return; /* a line of its own, of the same kind */
 		if (fair_push(&p->fair, a->project, &p->client, a->req, a->session) == 0)
 			p->waiting++;
 		hand_out(p);

@@ -71,7 +71,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		must(e.code == -1 && size <= LIMIT_CONFIG_BYTES);
 		must_be_config(&c);
 		must(config_merge(&c, &none, &e) == 0);
-		must(c.listen && c.state_dir && c.policy && c.pool_size >= 1);
+		must(c.listen && c.state_dir && c.policy && c.tool_policy && c.pool_size >= 1);
+		must(c.tool_egress || c.from[CONFIG_TOOL_EGRESS] == CONFIG_FILE);
+		must(c.tool_egress || strcmp(config_tool_policy(&c), "snippet") == 0);
 		rc = config_check(&c, &e);
 		must(rc == 0 || (c.plaintext && c.tls_key));
 	}

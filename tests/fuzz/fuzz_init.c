@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 
 #include "core/limits.h"
+#include "init_env.c" /* what makes the environment of a plan: a part of weir-init, which is a program of its own */
 #include "ipc/decode.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -46,6 +47,7 @@ static void init_says(const uint8_t *data, size_t size)
 		require(text[0]);
 		return;
 	case REPORT_STARTED:
+	case REPORT_TAP:
 		return;
 	case REPORT_EXITED:
 		require(WIFEXITED(r.status) || (WIFSIGNALED(r.status) && WTERMSIG(r.status) > 0));
@@ -66,6 +68,9 @@ static void harness_says(const uint8_t *data, size_t size)
 	case GATE_READY:
 	case GATE_PLACED:
 		return;
+	case GATE_LOADED:
+		require(r.value <= 1 && r.index == 0);
+		return;
 	case GATE_REFUSED:
 		require(r.value != 0 && strerror(r.value) != NULL);
 		return;
@@ -77,6 +82,24 @@ static void harness_says(const uint8_t *data, size_t size)
 		return;
 	}
 	abort();
+}
+
+/* What a tool's plan adds, of whichever kind the plan is: texts end, and the environment is one that a program can be given. */
+static void called(const struct init_plan *p)
+{
+	char **environment = init_environment(p);
+	size_t count = 0;
+
+	for (; environment[count]; count++)
+		require(strchr(environment[count], '=') > environment[count]);
+	require(count >= 18 && (p->call || count == 18));
+	require(p->call || !p->way_out);
+	if (!p->call)
+		return;
+	require(p->program[0] == '/' && p->modules[0] && strlen(p->modules) < sizeof p->modules);
+	require(!strpbrk(p->modules, ": \n") && strlen(p->workdir) < sizeof p->workdir);
+	for (int i = 0; i < 3; i++)
+		require(strlen(p->resolvers[i]) < sizeof p->resolvers[i] && !strpbrk(p->resolvers[i], " \n#"));
 }
 
 /* As mounts and exec do: each is put below or behind something. */
@@ -94,6 +117,7 @@ static void init_hears(const uint8_t *data, size_t size)
 	require(p.uid && p.gid && p.init_uid && p.v1_count <= PLAN_V1_MAX && p.filter_len <= 4096 && p.own_filter_len <= 4096);
 	require(p.fault == STEP_NONE || plan_steps[p.fault].name);
 	require(p.skip == STEP_NONE || plan_steps[p.skip].name);
+	called(&p);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libFuzzer target for the body of POST /v1/execute. Besides not crashing: a refusal has words that are valid UTF-8; what was
- * accepted makes a payload in which every length fits, every text is valid, every path is normalised, inside and alone, and
- * everything is within its limits; and what counts as JSON is what another parser, jansson, says.
+ * libFuzzer target for the body of POST /v1/execute, and for the messages of POST /mcp. Besides not crashing: a refusal has
+ * words that are valid UTF-8; what was accepted makes a payload in which every length fits, every text is valid, every path is
+ * normalised, inside and alone, and everything is within its limits; and what counts as JSON is what another parser, jansson,
+ * says.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/mcp_priv.h"
 #include "api/request.h"
 #include "core/filepath.h"
 #include "core/jtext.h"
@@ -149,9 +151,69 @@ static char *copy_of(const uint8_t *data, size_t size)
 	return copy;
 }
 
+/* The id is a string or an integer, whatever its size, and the reply is one that a client takes for its own. */
+static void check_reply(const char *text, size_t len)
+{
+	json_error_t e = {0};
+	json_t *reply = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e), *id;
+
+	if (!reply) { /* nothing but a number in the id can be too much for jansson */
+		require(json_error_code(&e) == json_error_numeric_overflow);
+		return;
+	}
+	require(json_object_size(reply) == 3 && !strcmp(json_string_value(json_object_get(reply, "jsonrpc")), "2.0"));
+	id = json_object_get(reply, "id");
+	require(json_is_string(id) || json_is_integer(id) || (json_is_null(id) && json_object_get(reply, "error")));
+	require(json_is_object(json_object_get(reply, "result")) || json_is_object(json_object_get(reply, "error")));
+	json_decref(reply);
+}
+
+static void check_message(const uint8_t *data, size_t size, const struct mcp_headers *headers)
+{
+	struct execute_request request = {0};
+	struct mcp_plan plan;
+	struct api_error e;
+	char *body = copy_of(data, size);
+
+	mcp_read(body, size, headers, &plan);
+	if (plan.step == MCP_RUN) {
+		require(plan.call && strlen(plan.call->id) <= LIMIT_MCP_ID_BYTES && !plan.text && plan.arguments_len >= 2);
+		require(plan.call->modern == (headers->name != NULL));
+		if (request_parse_execute(plan.arguments, plan.arguments_len, &request, &e) < 0) {
+			plan.text = mcp_answer_error(plan.call, &e, &plan.text_len);
+		} else {
+			require(request.timeout_s <= LIMIT_TIMEOUT_MAX_S && !*request.session_id);
+			check_payload(&request.payload);
+			payload_clear(&request.payload);
+		}
+	} else if (plan.step == MCP_REPLY) {
+		require(plan.text && !plan.call);
+		require(plan.status == 200 || plan.status == 400 || plan.status == 404);
+	}
+	free(body); /* nothing of the plan may lie in it but the arguments */
+	if (plan.text)
+		check_reply(plan.text, plan.text_len);
+	free(plan.text);
+	free(plan.call);
+}
+
+/* What is read of headers, too. */
+static void check_headers(const uint8_t *data, size_t size)
+{
+	char *text = malloc(size + 1);
+
+	memcpy(text, data, size);
+	text[size] = 0;
+	(void)mcp_accepts_json(text);
+	(void)mcp_origin_ok(text, "192.0.2.1:8380");
+	(void)mcp_origin_ok(text, NULL);
+	free(text);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	static const struct mcp_headers headers[] = {{0}, {"2025-11-25", NULL, NULL}, {"2026-07-28", "tools/call", MCP_TOOL}};
 	struct execute_request request = {0};
 	struct api_error e = {0};
 	char *body = copy_of(data, size);
@@ -177,5 +239,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	body = copy_of(data, size);
 	(void)request_parse_session(body, size, &e);
 	free(body);
+	for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
+		check_message(data, size, &headers[i]);
+	check_headers(data, size);
 	return 0;
 }

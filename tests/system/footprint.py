@@ -17,7 +17,8 @@ from lib import SLOW, cgroup_mounts
 
 UID_BASE = 0x70000000  # userspace/supervisor/supervisor.h
 UID_SANDBOX_FIRST = UID_BASE + 1000
-UID_END = UID_SANDBOX_FIRST + 0x0F000000
+UID_CARRIER_FIRST = UID_BASE + 0x0F100000
+UID_END = UID_CARRIER_FIRST + UID_SANDBOX_FIRST - UID_BASE + 0x0F000000
 
 
 def read(path):
@@ -153,10 +154,16 @@ def bpftool(*args):
         return []
 
 
+def inner_maps(instance):
+    """Of a policy: what only a map of maps has, and no pin names."""
+    rows = [row for outer in ("tries", "lists") for row in bpftool("map", "dump", "pinned", "/sys/fs/bpf/weir/%s/%s" % (instance, outer))]
+    return {int.from_bytes(bytes(int(b, 16) for b in row["value"]), "little") for row in rows if isinstance(row, dict) and "value" in row}
+
+
 def bpf_objects(foreign):
     """(kind, id, name) of every BPF object on the host, but for those of the instances in `foreign`."""
     links, progs, maps = bpftool("link", "show"), bpftool("prog", "show"), bpftool("map", "show")
-    theirs = set()
+    theirs = {("map", i) for instance in foreign for i in inner_maps(instance)}
 
     def is_theirs(o):
         return any(re.match(r"/sys/fs/bpf/weir/(%s)/" % "|".join(map(re.escape, foreign)), p) for p in o.get("pinned") or []) if foreign else False
@@ -239,9 +246,10 @@ class Footprint:
                 stray.append(p)
         self.things["stray processes"] = set(stray)
         self.things["cgroups"] = len(cgroups_of(instance))
-        self.things["mounts of the host"] = {
-            " ".join(line.split()[3:5]) for line in read("/proc/self/mountinfo").splitlines() if not (foreign and " - bpf " in line)
-        }
+        mounts = read("/proc/self/mountinfo").splitlines()
+        self.things["mounts of the host"] = {" ".join(line.split()[3:5]) for line in mounts}
+        # May be a neighbour's, who was there at one look and not at the other.
+        self.shared = {" ".join(line.split()[3:5]) for line in mounts if foreign and " - bpf " in line}
         self.things["bpf objects"] = bpf_objects(foreign)
         self.things["run files"] = {os.path.join(d, n) for d, s, f in os.walk("/run/weir/%s" % instance) for n in s + f}
         self.things["pins"] = set(os.listdir("/sys/fs/bpf/weir/%s" % instance)) if os.path.isdir("/sys/fs/bpf/weir/%s" % instance) else set()
@@ -257,13 +265,17 @@ class Footprint:
             comm = read("/proc/%d/comm" % p).strip()
             uid = uid_of(p)
             role = {0: "supervisor", UID_BASE: "init", UID_BASE + 1: "api", UID_BASE + 2: "auditor", UID_BASE + 3: "collector"}.get(uid, "payload")
+            if uid == 0 and p != service.process.pid:
+                role = "gateway"
+            elif uid is not None and uid >= UID_CARRIER_FIRST:
+                role = "carrier"
             roles[role] += 1
             for ns in ("pid", "mnt", "net", "ipc", "uts", "cgroup"):
                 try:
                     namespaces[ns, os.readlink("/proc/%d/ns/%s" % (p, ns))] += 1
                 except OSError:
                     pass
-            if comm.startswith("weir") and role in ("supervisor", "api", "auditor", "collector"):
+            if comm.startswith("weir") and role in ("supervisor", "api", "auditor", "collector", "gateway"):
                 try:
                     kinds = collections.Counter(kind_of_fd(os.readlink(f)) for f in glob.glob("/proc/%d/fd/*" % p))
                 except OSError:
@@ -285,6 +297,8 @@ class Footprint:
         found = {}
         for key in sorted(set(self.things) | set(later.things)):
             a, b = self.things.get(key), later.things.get(key)
+            if key == "mounts of the host":
+                a, b = a - self.shared - later.shared, b - self.shared - later.shared
             if a == b or (key in HOST_WIDE and b <= a):
                 continue
             if isinstance(a, set) and isinstance(b, set):

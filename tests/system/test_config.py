@@ -53,13 +53,15 @@ class Check(Folder):
         self.assertEqual(
             found["configuration"],
             {"listen": "unix:%s/run.sock" % self.folder, "plaintext": True, "tls": {"certificate": None, "key": None}, "state_dir": self.folder + "/../state",
-             "policy": self.folder + "/my-policy.json", "pool": {"size": 7}, "snippet": {"python": "python3", "image": None}},
+             "policy": self.folder + "/my-policy.json", "pool": {"size": 7}, "snippet": {"python": "python3", "image": None},
+             "tool_calls": {"allow_internet_egress": True, "policy": "tool-call"}},
         )
         self.assertEqual(found["file"], self.file)
         self.assertEqual(
             found["sources"],
             {"/listen": "file", "/plaintext": "option", "/tls/certificate": "default", "/tls/key": "default", "/state_dir": "file", "/policy": "file",
-             "/pool/size": "option", "/snippet/python": "file", "/snippet/image": "default"},
+             "/pool/size": "option", "/snippet/python": "file", "/snippet/image": "default", "/tool_calls/allow_internet_egress": "default",
+             "/tool_calls/policy": "default"},
         )
         text = self.check()
         self.assertIn("file: " + self.file, text)
@@ -68,6 +70,33 @@ class Check(Folder):
         # A shipped policy's name stays one, whatever stands in the directory.
         self.write({"policy": "tool-call"})
         self.assertEqual(json.loads(self.check("--json"))["configuration"]["policy"], "tool-call")
+
+    def test_way_out_of_tools(self):
+        """What is in force is told: without a way out the policy that denies everything, whatever the configured one is."""
+        shutil.copy(os.path.join(TOP, "policies", "snippet.json"), os.path.join(self.folder, "mine.json"))
+        mine = self.folder + "/mine.json"
+        said = "tools have no way out: the policy that they are under is \"snippet\", which denies everything"
+        for group, options, egress, source, policy in (
+            ({}, (), True, "default", "tool-call"),
+            ({"tool_calls": {"policy": "mine.json"}}, (), True, "default", mine),
+            ({"tool_calls": {"allow_internet_egress": False, "policy": "mine.json"}}, (), False, "file", "snippet"),
+            ({"toolCalls": {"allowInternetEgress": False}}, (), False, "file", "snippet"),
+            ({"tool_calls": {"allow_internet_egress": True}}, ("--no-internet-egress",), False, "option", "snippet"),
+            ({}, ("--tool-policy", mine), True, "default", mine),
+            ({}, ("--tool-policy", mine, "--no-internet-egress"), False, "option", "snippet"),
+        ):
+            with self.subTest(group=group, options=options):
+                self.write(group)
+                found = json.loads(self.check("--json", *options))
+                self.assertEqual(found["configuration"]["tool_calls"]["allow_internet_egress"], egress)
+                self.assertEqual(found["sources"]["/tool_calls/allow_internet_egress"], source)
+                self.assertEqual(found["tool_policy_in_force"], policy)
+                self.assertEqual(said in self.check(*options), not egress)
+        # A mistake in what is not used is told all the same.
+        self.write({"tool_calls": {"allow_internet_egress": False, "policy": "none.json"}})
+        self.assertIn('at "/tool_calls/policy"', self.check(status=1))
+        self.write({})
+        self.assertIn("--tool-policy: ", self.check("--tool-policy", "./none.json", status=1))
 
     def test_what_is_wrong_is_named_with_its_place(self):
         certificate(self.folder)
@@ -80,6 +109,8 @@ class Check(Folder):
             ('{"listen": "h:1", "listen": "h:1"}', "/listen", "twice"),
             ({"listen": "192.0.2.1:80"}, "/listen", "say --tls-cert and --tls-key"),
             ({"policy": "not-there.json"}, "/policy", "not-there.json: No such file"),
+            ({"tool_calls": {"policy": "not-there.json"}}, "/tool_calls/policy", "not-there.json: No such file"),
+            ({"tool_calls": {}, "toolCalls": {}}, "/toolCalls", 'this is "/tool_calls" in another spelling'),
             ({"snippet": {"python": "./none"}}, "/snippet/python", "none: No such file"),
             ({"snippet": {"python": "python-none"}}, "/snippet/python", 'no program "python-none" on PATH'),
             ({"snippet": {"python": "/usr"}}, "/snippet/python", "/usr is no regular file"),
@@ -121,6 +152,11 @@ class Check(Folder):
         self.folder, self.file = plain, os.path.join(plain, "weir.json")
         # The same of an option names the option.
         self.write({})
+        # What a policy says and can't do is told, with the place that it is configured at.
+        said = weir("serve", "--check-config", "--tool-policy", "monitor-only").stderr.decode()
+        self.assertIn("weir: warning: /tool_calls/policy: policy monitor-only: /mode: monitor blocks nothing", said)
+        self.assertNotIn("/policy: policy snippet", said)
+        self.assertIn("/nope: No such file or directory (and the shipped ones are snippet, tool-call, ", weir("serve", "--check-config", "--policy", "nope").stderr.decode())
         self.assertIn("--pool: expected an integer", weir("serve", "--check-config", "--pool", "0").stderr.decode())
         self.assertIn("--tls-cert: a certificate and its key come together: say --tls-key too", self.check("--tls-cert", "x", status=1))
         self.assertIn("--listen: 192.0.2.1 is not a loopback address", self.check("--listen", "192.0.2.1:80", status=1))

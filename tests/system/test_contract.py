@@ -89,6 +89,10 @@ class Contract(unittest.TestCase):
                         self.assert_error(answer, 404)
                     else:
                         self.assert_error(answer, 403, "missing or invalid project token")
+        for who in self.tokens:  # this service knows no agent: what one is answered is in tests/agents/test_call_api.py
+            with self.subTest(route="POST /v1/call", who=who):
+                answer = self.call(who, "POST", "/v1/call", {"name": "x", "arguments": {}})
+                self.assert_error(answer, *((404, "there is no such agent") if who == "agent" else (403, "missing or invalid project token")))
 
     def test_anything_else_is_404_and_another_method_405(self):
         for path in ("/", "/v1", "/v1/execute/", "/v1/executes", "/v1/runs", "/V1/execute", "/v1/limits/x", "/.well-known/x"):
@@ -119,7 +123,7 @@ class Contract(unittest.TestCase):
 
     def test_openapi_lists_every_route(self):
         document = self.service.request("GET", "/openapi.json").json()
-        for path in ("/v1/execute", "/v1/pool", "/v1/sessions", "/v1/sessions/{session_id}", "/v1/runs/{run_id}", "/v1/runs/{run_id}/audit", "/v1/limits", "/openapi.json", "/healthz", "/readyz"):
+        for path in ("/v1/execute", "/v1/call", "/mcp", "/v1/pool", "/v1/sessions", "/v1/sessions/{session_id}", "/v1/runs/{run_id}", "/v1/runs/{run_id}/audit", "/v1/limits", "/openapi.json", "/healthz", "/readyz"):
             names = [re.sub(r"\{\w+\}", "{}", p) for p in document["paths"]]
             self.assertIn(re.sub(r"\{\w+\}", "{}", path), names)
         answer = document["paths"]["/v1/execute"]["post"]["responses"]

@@ -734,13 +734,17 @@ class Uninstall(Case):
         self.assertEqual((links_of(service.pins()), request.done()), (links, False))
         self.assertEqual(service.run("print(6*7)")["stdout"], "42\n")
 
-        # One that was killed: uninstall is what tidies up after it.
+        # One that was killed: uninstall is what tidies up after it. Its registry goes along.
         with killed(service):
             wait_for(lambda: not in_cgroups(name), 2, "the sandboxes gone")
         self.assert_no_success(request)
+        registry = [os.path.join(state, n) for n in ("agents.json", "images.json", ".agents.json.new", "images/%s/app.py" % ("ab" * 32))]
+        os.makedirs(os.path.dirname(registry[-1]))
+        for path in registry:
+            open(path, "w").close()
         done = self.uninstall_alone(state)
         self.assertEqual(done.returncode, 0, done.stderr)
-        places = [RUN_DIR, PIN_DIR, os.path.join(state, "audit")] + [os.path.join(m, "weir") for m in cgroup_mounts()]
+        places = [RUN_DIR, PIN_DIR, os.path.join(state, "audit"), os.path.join(state, "images")] + registry + [os.path.join(m, "weir") for m in cgroup_mounts()]
         left = [p for p in places if os.path.exists(p)]
         self.skip_beside_others(left)
         self.assertEqual(left, [])

@@ -1212,6 +1212,11 @@ class LeftOut(unittest.TestCase):
         "CAPABILITIES": ("same", "leaving uid 0 has emptied the sets; this step is for kernels or securebits where it does not"),
         "READY": ("same", "to hear from the harness is the step; there is nothing to leave out"),
         "VERIFY": ("same", "a proof: nothing else changes"),
+        # Only a tool's sandbox takes these: tests/agents/test_call_faults.py leaves them out there.
+        "WAY_OUT": ("same", "a snippet's network leads nowhere"),
+        "TAP": ("same", "a snippet has no device"),
+        "CARRY": ("same", "and nobody to carry its packets"),
+        "LOAD": ("same", "and no modules"),
         # Nothing at all happens without these: there is no init, no plan; the set-up ends at its deadline.
         "CLONE": ("nothing",),
         "PLAN": ("nothing",),

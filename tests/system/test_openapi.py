@@ -30,6 +30,8 @@ def problems(document, schema, value, where="", known_only=True):
             target = target[part]
         return problems(document, target, value, where, known_only)
     wrong = []
+    if "anyOf" in schema:
+        return min((problems(document, one, value, where, known_only) for one in schema["anyOf"]), key=len)
     types = schema.get("type")
     if types is not None and not any(is_type(value, t) for t in ([types] if isinstance(types, str) else types)):
         return ["%s: %r is no %s" % (where, value, types)]
@@ -87,8 +89,15 @@ class OpenApi(unittest.TestCase):
         self.ask(200, "GET", **name)
         self.ask(200, "DELETE", **name)
         self.ask(404, "GET", **name)
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "run_python", "arguments": {"code": "1 / 0"}}}
+        self.ask(200, "POST", "/mcp", call)
+        self.ask(200, "POST", "/mcp", dict(call, method="of tomorrow"))
+        self.ask(400, "POST", "/mcp", [call])
+        self.ask(403, "POST", "/mcp", call, headers={"Origin": "https://example.com"})
+        self.ask(406, "POST", "/mcp", call, headers={"Accept": "text/html"})
         for path in ("/v1/pool", "/v1/limits", "/openapi.json", "/healthz", "/readyz"):
             self.ask(200, "GET", path)
+        self.ask(403, "POST", "/v1/call", {"name": "x", "arguments": {}})  # what an agent is answered: tests/agents/test_call_api.py
         for status, body, headers in ((400, {}, {}), (404, {"code": "", "session_id": "x"}, {}), (502, {"code": "", "files": [{"path": "..", "content": ""}]}, {}), (413, {"code": " " * (1 << 20 | 1)}, {}), (415, "x", {"Content-Type": "text/plain"})):
             self.ask(status, "POST", "/v1/execute", body, headers=headers)
         self.ask(401, "POST", "/v1/execute", {}, token=None)
@@ -104,7 +113,10 @@ class OpenApi(unittest.TestCase):
             ("POST", "/v1/execute", {"code": "", "session_id": "sandbox-none"}, TOKEN, 404, "open a new one with POST /v1/sessions"),
             ("POST", "/v1/execute", {"code": "", "files": [{"path": "a", "content": ""}, {"path": "/b", "content": ""}]}, TOKEN, 502, 'at "/files/1/path"'),
             ("GET", "/v1/pool", None, project, 403, "scope operator"),
+            ("POST", "/v1/call", {"name": "x", "arguments": {}}, project, 403, "scope agent"),
+            ("POST", "/v1/call", {"name": "x", "arguments": {}}, TOKEN, 403, "weir agent env NAME"),
             ("GET", "/v1/limits", None, "no", 401, "Authorization: Bearer TOKEN"),
+            ("GET", "/v1/limits", None, "no", 401, "weir agent env NAME"),
         ):
             with self.subTest(path=path, status=status):
                 answer = self.service.request(method, path, body, token=token)

@@ -92,7 +92,7 @@ class Listed(Policed):
         self.assertRegex(listed[0], r"ATTEMPTS +DENIED +WOULD +LOST$")
         self.assertRegex(listed[1], r" 1 +0 +1 +0$")
         shown = weir("audit", "show", answer["run_id"], "--state-dir", self.service.state).stdout.decode()
-        self.assertIn("1 attempts: 0 denied, 0 allowed, 1 would be denied; 0 lost", shown)
+        self.assertIn("1 attempt: 0 denied, 0 allowed, 1 would be denied; 0 lost", shown)
         self.assertIn("rule documentation", shown)
         self.assertRegex(shown, r"policy   watching, generation 1 \([0-9a-f]{16}\)")
 

@@ -82,7 +82,8 @@ static inline struct note event(const char *run_id, struct weir_flow_key k, cons
 	strcpy(n.event.comm, "python3");
 	n.event.dns_len = len;
 	n.event.dns_qtype = 1;
-	memcpy(n.event.dns, wire, len);
+	if (len)
+		memcpy(n.event.dns, wire, len);
 	return n;
 }
 

@@ -261,6 +261,8 @@ static void test_policy_in_answers(void **state)
 	strcpy(n.begin.policy.name, "first");
 	n.begin.policy.hash[0] = 0xab;
 	n.begin.policy.generation = 1;
+	strcpy(n.begin.agent, "weather");
+	strcpy(n.begin.image, "sha256:0123");
 	say(box.supervisor, &n, sizeof n);
 	n = note(NOTE_EVENT, "r1");
 	n.event.key = (struct weir_flow_key){.family = 4,
@@ -299,6 +301,8 @@ static void test_policy_in_answers(void **state)
 	json = hear(box.client[0], 2, 0, NULL);
 	assert_string_equal(json_string_value(json_object_get(json, "policy")), "first");
 	assert_memory_equal(json_string_value(json_object_get(json, "policy_hash")), "ab00", 4);
+	assert_string_equal(json_string_value(json_object_get(json, "agent")), "weather");
+	assert_string_equal(json_string_value(json_object_get(json, "image")), "sha256:0123");
 	assert_int_equal(json_array_size(json_object_get(json, "policy_changes")), 1); /* its own; the other is nobody's */
 	change = json_array_get(json_object_get(json, "policy_changes"), 0);
 	assert_string_equal(json_string_value(json_object_get(change, "policy")), "second");

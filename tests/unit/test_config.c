@@ -28,6 +28,7 @@ static void whole(void **state)
 	static const char text[] = "{\"listen\": \"[::1]:8443\", \"plaintext\": false, \"state_dir\": \"/srv/weir\",\n"
 				   " \"policy\": \"tool-call\", \"pool\": {\"size\": 12},\n"
 				   " \"snippet\": {\"python\": \"/opt/py/bin/python3\", \"image\": \"image\"},\n"
+				   " \"tool_calls\": {\"allow_internet_egress\": false, \"policy\": \"web.json\"},\n"
 				   " \"tls\": {\"certificate\": \"a.crt\", \"key\": \"a.key\"}}\n";
 	struct config c;
 	struct err e;
@@ -41,6 +42,8 @@ static void whole(void **state)
 	assert_int_equal(c.pool_size, 12);
 	assert_string_equal(c.python, "/opt/py/bin/python3");
 	assert_string_equal(c.image, "image");
+	assert_false(c.tool_egress);
+	assert_string_equal(c.tool_policy, "web.json");
 	assert_string_equal(c.tls_certificate, "a.crt");
 	assert_string_equal(c.tls_key, "a.key");
 	for (enum config_key key = 0; key < CONFIG_KEYS; key++)
@@ -65,6 +68,11 @@ static void good(void **state)
 	    "{\"l\\u0069sten\": \"127.0.0.1:1\"}", /* the same name, written otherwise */
 	    "{\"state_dir\": \"/srv/\\u00e9t\\u00e9\"}",
 	    "{\"snippet\": {\"image\": \"layout:3.12\"}}",
+	    "{\"tool_calls\": {}}",
+	    "{\"toolCalls\": {}}",
+	    "{\"tool_calls\": {\"allow_internet_egress\": true}}",
+	    "{\"toolCalls\": {\"allowInternetEgress\": false, \"policy\": \"tool-call\"}}",
+	    "{\"tool\\u0043alls\": {\"allowInternet\\u0045gress\": false}}",
 	};
 
 	(void)state;
@@ -121,11 +129,30 @@ static void bad(void **state)
 	    {"{\"tls\": {\"certificate\": \"c\"}}", "/tls", "\"key\" is missing"},
 	    {"{\"tls\": {\"key\": \"k\"}}", "/tls", "\"certificate\" is missing"},
 	    {"{\"size\": 3}", "/size",
-	     "there is no such key; those here are listen, plaintext, tls, state_dir, policy, pool, snippet"},
+	     "there is no such key; those here are listen, plaintext, tls, state_dir, policy, pool, snippet, tool_calls"},
 	    {"{\"Listen\": \"h:1\"}", "/Listen", "no such key"},
 	    {"{\"\": 1}", "/", "no such key"},
 	    {"{\"a/b~\": 1}", "/a~1b~0", "no such key"},
-	    {"{\"tool_calls\": {}}", "/tool_calls", "no such key"},
+	    {"{\"tool_calls\": true}", "/tool_calls", "expected an object, found true"},
+	    {"{\"tool_calls\": {\"allow_internet_egress\": \"false\"}}", "/tool_calls/allow_internet_egress",
+	     "expected true or false, found a string"},
+	    {"{\"toolCalls\": {\"allowInternetEgress\": 0}}", "/toolCalls/allowInternetEgress",
+	     "expected true or false, found a number"},
+	    {"{\"tool_calls\": {\"policy\": \"\"}}", "/tool_calls/policy", "it is empty"},
+	    /* Each spelling in its own group. */
+	    {"{\"tool_calls\": {\"allowInternetEgress\": false}}", "/tool_calls/allowInternetEgress",
+	     "no such key; those here are allow_internet_egress, policy"},
+	    {"{\"toolCalls\": {\"allow_internet_egress\": false}}", "/toolCalls/allow_internet_egress",
+	     "no such key; those here are allowInternetEgress, policy"},
+	    {"{\"tool_calls\": {}, \"tool_calls\": {}}", "/tool_calls", "twice"},
+	    {"{\"toolCalls\": {}, \"toolCalls\": {}}", "/toolCalls", "twice"},
+	    {"{\"toolCalls\": {\"allowInternetEgress\": false, \"allowInternetEgress\": false}}",
+	     "/toolCalls/allowInternetEgress", "twice"},
+	    /* Both places are named, whichever comes first. */
+	    {"{\"tool_calls\": {\"allow_internet_egress\": false}, \"toolCalls\": {\"allowInternetEgress\": false}}",
+	     "/toolCalls", "this is \"/tool_calls\" in another spelling, and that is there too: keep one of the two"},
+	    {"{\"toolCalls\": {\"allowInternetEgress\": false}, \"listen\": \"h:1\", \"tool_calls\": {}}", "/tool_calls",
+	     "this is \"/toolCalls\" in another spelling"},
 	};
 
 	(void)state;
@@ -179,6 +206,8 @@ static void what_wins(void **state)
 	assert_string_equal(none.policy, "snippet");
 	assert_int_equal(none.pool_size, LIMIT_POOL_SIZE);
 	assert_false(none.plaintext);
+	assert_true(none.tool_egress);
+	assert_string_equal(none.tool_policy, "tool-call");
 	assert_null(none.python);
 	assert_null(none.image);
 	assert_null(none.tls_certificate);
@@ -230,6 +259,38 @@ static void interpreter_of_another_image(void **state)
 	config_clear(&options);
 }
 
+/* The switch is on unless somebody turns it off; off, nothing but the shipped policy that denies everything is in force. */
+static void way_out_of_tools(void **state)
+{
+	static const struct {
+		const char *text;
+		bool option, egress;
+		const char *policy;
+	} rows[] = {
+	    {"{}", false, true, "tool-call"},
+	    {"{}", true, false, "snippet"},
+	    {"{\"tool_calls\": {\"policy\": \"web.json\"}}", false, true, "web.json"},
+	    {"{\"tool_calls\": {\"policy\": \"web.json\"}}", true, false, "snippet"},
+	    {"{\"tool_calls\": {\"policy\": \"web.json\", \"allow_internet_egress\": true}}", true, false, "snippet"},
+	    {"{\"tool_calls\": {\"policy\": \"web.json\", \"allow_internet_egress\": false}}", false, false, "snippet"},
+	    {"{\"toolCalls\": {\"policy\": \"web.json\", \"allowInternetEgress\": false}}", false, false, "snippet"},
+	    {"{\"toolCalls\": {\"allowInternetEgress\": true}}", false, true, "tool-call"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		_cleanup_config_ struct config c, options = {0};
+		struct err e;
+
+		assert_int_equal(parse(rows[i].text, &c, &e), 0);
+		if (rows[i].option)
+			assert_int_equal(config_option(&options, CONFIG_TOOL_EGRESS, NULL, &e), 0);
+		assert_int_equal(config_merge(&c, &options, &e), 0);
+		assert_int_equal(c.tool_egress, rows[i].egress);
+		assert_string_equal(config_tool_policy(&c), rows[i].policy);
+	}
+}
+
 static bool ends_in(const char *text, const char *end)
 {
 	return strlen(text) >= strlen(end) && !strcmp(text + strlen(text) - strlen(end), end);
@@ -274,7 +335,7 @@ static void bad_options(void **state)
 	    {CONFIG_LISTEN, "8380", "--listen"}, {CONFIG_POOL_SIZE, "0", "--pool"},  {CONFIG_POOL_SIZE, "513", "--pool"},
 	    {CONFIG_POOL_SIZE, "", "--pool"},	 {CONFIG_POOL_SIZE, "3x", "--pool"}, {CONFIG_POOL_SIZE, " 3", "--pool"},
 	    {CONFIG_POOL_SIZE, "03", "--pool"},	 {CONFIG_POLICY, "", "--policy"},    {CONFIG_STATE_DIR, "a\nb", "--state-dir"},
-	    {CONFIG_TLS_KEY, "", "--tls-key"},	 {CONFIG_IMAGE, "", "--image"},
+	    {CONFIG_TLS_KEY, "", "--tls-key"},	 {CONFIG_IMAGE, "", "--image"},	     {CONFIG_TOOL_POLICY, "", "--tool-policy"},
 	};
 
 	(void)state;
@@ -319,9 +380,15 @@ static void contradictions(void **state)
 
 static void pointers(void **state)
 {
-	char text[32];
+	char text[CONFIG_POINTER_MAX];
 
 	(void)state;
+	for (enum config_key key = 0; key < CONFIG_KEYS; key++) {
+		config_pointer(key, text);
+		assert_true(ends_in(text, config_keys[key].name));
+	}
+	config_pointer(CONFIG_TOOL_EGRESS, text);
+	assert_string_equal(text, "/tool_calls/allow_internet_egress");
 	config_pointer(CONFIG_LISTEN, text);
 	assert_string_equal(text, "/listen");
 	config_pointer(CONFIG_TLS_CERTIFICATE, text);
@@ -385,6 +452,7 @@ int main(void)
 	    cmocka_unit_test(contradictions),
 	    cmocka_unit_test(pointers),
 	    cmocka_unit_test(addresses),
+	    cmocka_unit_test(way_out_of_tools),
 	    cmocka_unit_test(interpreter_of_another_image),
 	    cmocka_unit_test(long_messages),
 	};

@@ -72,6 +72,31 @@ static void asks_in_range(void **state)
 	same(ask_problem(&a), "session");
 }
 
+static void agents_are_names(void **state)
+{
+	static const char *const bad[] = {"A", "a b", "a/b", "../a", "a_b", "\xc3\xa9", "a\n", "."};
+	struct ask a = ask(ASK_SANDBOX);
+
+	(void)state;
+	snprintf(a.agent, sizeof a.agent, "weather-2");
+	same(ask_problem(&a), NULL);
+	/* One call each: there is no session with a tool. */
+	a.session = 1;
+	same(ask_problem(&a), "agent");
+	a.session = 0;
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+		snprintf(a.agent, sizeof a.agent, "%s", bad[i]);
+		same(ask_problem(&a), "agent");
+	}
+	memset(a.agent, 'a', sizeof a.agent);
+	same(ask_problem(&a), "agent"); /* no end */
+	a.agent[sizeof a.agent - 1] = 0;
+	same(ask_problem(&a), NULL);
+	/* Whose it is has to be said in any case. */
+	a.project[0] = 0;
+	same(ask_problem(&a), "project");
+}
+
 static void projects_are_names(void **state)
 {
 	static const char *const bad[] = {"", "A", "a b", "a/b", "a_b", "\xc3\xa9", "a\n"};
@@ -142,9 +167,11 @@ static void what_init_reports(void **state)
 
 	r = (struct init_report){.type = REPORT_STARTED};
 	same(init_report_problem(&r), NULL);
+	r.type = REPORT_TAP;
+	same(init_report_problem(&r), NULL);
 	r.type = 0;
 	same(init_report_problem(&r), "type");
-	r.type = REPORT_EXITED + 1;
+	r.type = REPORT_TAP + 1;
 	same(init_report_problem(&r), "type");
 }
 
@@ -180,6 +207,11 @@ static void what_a_harness_reports(void **state)
 	    {{GATE_READY, 0, 0}, NULL},
 	    {{GATE_READY, 1, 0}, "value"},
 	    {{GATE_READY, 0, 1}, "index"},
+	    {{GATE_LOADED, 0, 0}, NULL},
+	    {{GATE_LOADED, 1, 0}, NULL},
+	    {{GATE_LOADED, 2, 0}, "value"},
+	    {{GATE_LOADED, -1, 0}, "value"},
+	    {{GATE_LOADED, 0, 1}, "index"},
 	    {{GATE_PLACED, 0, 0}, NULL},
 	    {{GATE_PLACED, 0, UINT32_MAX}, "index"},
 	    {{GATE_REFUSED, ELOOP, 0}, NULL},
@@ -271,6 +303,53 @@ static void plans(void **state)
 	BAD(skip, STEP_COUNT, "skip");
 }
 
+static struct init_plan call_plan(void)
+{
+	static const char variables[] = "PATH=/usr/bin\0EMPTY=\0";
+	struct init_plan p = plan();
+
+	p.call = p.way_out = p.ipv6 = 1;
+	snprintf(p.program, sizeof p.program, "/usr/lib/python3/site-packages/_weir_toolcall.py");
+	snprintf(p.resolvers[0], sizeof p.resolvers[0], "192.0.2.53");
+	snprintf(p.resolvers[2], sizeof p.resolvers[2], "2001:db8::53");
+	snprintf(p.modules, sizeof p.modules, "weather_tools,app.more");
+	snprintf(p.workdir, sizeof p.workdir, "/srv/app");
+	memcpy(p.variables, variables, sizeof variables);
+	return p;
+}
+
+#define BAD_CALL(change_, name_)                                                                                               \
+	do {                                                                                                                   \
+		struct init_plan p = call_plan();                                                                              \
+		change_;                                                                                                       \
+		same(init_plan_problem(&p), name_);                                                                            \
+	} while (0)
+
+static void plans_of_calls(void **state)
+{
+	(void)state;
+	BAD_CALL((void)p, NULL);
+	BAD_CALL(p.way_out = p.ipv6 = 0, NULL);
+	BAD_CALL(p.workdir[0] = 0, NULL);
+	BAD_CALL(p.variables[0] = 0, NULL);
+	BAD_CALL(p.call = 2, "call");
+	BAD_CALL(p.call = 0, "way_out"); /* a snippet has none */
+	BAD_CALL(p.way_out = 2, "way_out");
+	BAD_CALL(p.ipv6 = 2, "ipv6");
+	BAD_CALL(p.resolvers[1][0] = '\n', "resolvers"); /* they become lines of a file */
+	BAD_CALL(memset(p.resolvers[0], '1', sizeof p.resolvers[0]), "resolvers");
+	BAD_CALL(p.program[0] = 0, "program");
+	BAD_CALL(memset(p.program, '/', sizeof p.program), "program");
+	BAD_CALL(p.modules[0] = 0, "modules");
+	BAD_CALL(p.modules[1] = ' ', "modules");
+	BAD_CALL(memset(p.modules, 'a', sizeof p.modules), "modules");
+	BAD_CALL(p.workdir[0] = 's', "workdir");
+	BAD_CALL(memset(p.workdir, '/', sizeof p.workdir), "workdir");
+	BAD_CALL(p.variables[0] = '=', "variables");
+	BAD_CALL(memset(p.variables, 'A', sizeof p.variables), "variables"); /* no end */
+	BAD_CALL(snprintf(p.variables, sizeof p.variables, "NO_VALUE"), "variables");
+}
+
 static void texts_of_a_plan_have_an_end(void **state)
 {
 	struct init_plan p = plan();
@@ -309,11 +388,18 @@ static void roots_stay_in_the_stage(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(asks_of_every_type),	   cmocka_unit_test(asks_in_range),
-	    cmocka_unit_test(projects_are_names),	   cmocka_unit_test(collects),
-	    cmocka_unit_test(what_init_reports),	   cmocka_unit_test(what_waitpid_says),
-	    cmocka_unit_test(what_a_harness_reports),	   cmocka_unit_test(plans),
-	    cmocka_unit_test(texts_of_a_plan_have_an_end), cmocka_unit_test(roots_stay_in_the_stage),
+	    cmocka_unit_test(asks_of_every_type),
+	    cmocka_unit_test(asks_in_range),
+	    cmocka_unit_test(projects_are_names),
+	    cmocka_unit_test(agents_are_names),
+	    cmocka_unit_test(collects),
+	    cmocka_unit_test(what_init_reports),
+	    cmocka_unit_test(what_waitpid_says),
+	    cmocka_unit_test(what_a_harness_reports),
+	    cmocka_unit_test(plans),
+	    cmocka_unit_test(plans_of_calls),
+	    cmocka_unit_test(texts_of_a_plan_have_an_end),
+	    cmocka_unit_test(roots_stay_in_the_stage),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -51,6 +51,8 @@ static void contract_words(void **state)
 	    {ERROR_NOT_FOUND, 404, "not found"},
 	    {ERROR_NO_PATH, 404, "not found"},
 	    {ERROR_NO_RUN, 404, "not found"},
+	    {ERROR_NO_AGENT, 404, "there is no such agent"},
+	    {ERROR_UNKNOWN_TOOL, 404, "unknown_tool"},
 	    {ERROR_PATH_ESCAPES, 502, "file path escapes working directory"},
 	    {ERROR_SESSION_BUSY, 409, "the session is busy with another cell"},
 	};

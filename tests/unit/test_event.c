@@ -461,6 +461,10 @@ static void test_refused(void **state)
 	REFUSED((n.type = NOTE_RUN_END, n.end.end = RUN_END_COUNT), "end.end");
 	REFUSED((n.type = NOTE_RUN_END, n.end.end = 0, memset(n.end.detail, 'x', sizeof n.end.detail)), "end.detail");
 	REFUSED((n.type = NOTE_RUN_BEGIN, memset(n.begin.policy.name, 'x', sizeof n.begin.policy.name)), "begin.policy");
+	REFUSED((n.type = NOTE_RUN_BEGIN, memset(&n.begin, 0, sizeof n.begin), strcpy(n.begin.agent, "a b")), "begin.agent");
+	REFUSED(
+	    (n.type = NOTE_RUN_BEGIN, memset(&n.begin, 0, sizeof n.begin), memset(n.begin.image, 'x', sizeof n.begin.image)),
+	    "begin.image");
 	REFUSED((n.type = NOTE_GAP, memset(n.gap.text, 'x', sizeof n.gap.text)), "gap.text");
 }
 

@@ -47,7 +47,13 @@ static void code_runs_only_through_the_gate(void **state)
 			assert_int_equal(t.next == BOX_RUNNING && s != BOX_RUNNING, t.action == BOX_DO_OPEN_GATE);
 			assert_int_equal(t.action == BOX_DO_GRANT, s == BOX_WARM && ev == BOX_CLAIM);
 			assert_int_equal(t.action == BOX_DO_OPEN, s == BOX_WARM && ev == BOX_OPEN);
-			assert_int_equal(t.action == BOX_DO_OFFER, s == BOX_BUILDING && ev == BOX_READY);
+			/* Ready is what has been verified, and of a tool's, what has its modules besides. */
+			assert_int_equal(t.action == BOX_DO_OFFER,
+					 (s == BOX_BUILDING && ev == BOX_READY) || (s == BOX_LOADING && ev == BOX_LOADED));
+			assert_int_equal(t.next == BOX_WARM && s != BOX_WARM, t.action == BOX_DO_OFFER);
+			/* An agent's modules run once, and only after everything is verified. */
+			assert_int_equal(t.action == BOX_DO_LOAD, s == BOX_BUILDING && ev == BOX_LOAD);
+			assert_int_equal(t.next == BOX_LOADING && s != BOX_LOADING, t.action == BOX_DO_LOAD);
 			/* A session's gate opens when the client has said so, the harness has it all, and nothing moves. */
 			assert_int_equal(t.action == BOX_DO_OPEN_CELL, s == BOX_STARTING && ev == BOX_FROZEN);
 			assert_int_equal(t.next == BOX_CELL && s != BOX_CELL, t.action == BOX_DO_OPEN_CELL);
@@ -109,14 +115,16 @@ static void files_are_read_only_while_all_is_frozen(void **state)
 /* Every word that an interpreter can say, in every state where it is not its turn. */
 static void who_speaks_out_of_turn_is_ended(void **state)
 {
-	static const enum box_event words[] = {BOX_PLACED, BOX_REFUSED, BOX_DONE};
+	static const enum box_event words[] = {BOX_LOADED, BOX_PLACED, BOX_REFUSED, BOX_DONE};
 
 	(void)state;
 	for (int s = 0; s < BOX_ENDING; s++)
 		for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
 			enum box_event ev = words[i];
 			struct box_transition t = box_next((enum box_state)s, ev);
-			bool in_turn = ev == BOX_DONE ? s == BOX_CELL || s == BOX_INTERRUPTED : s == BOX_PLACING;
+			bool in_turn = ev == BOX_DONE	  ? s == BOX_CELL || s == BOX_INTERRUPTED
+				       : ev == BOX_LOADED ? s == BOX_LOADING
+							  : s == BOX_PLACING;
 
 			/* A single run says but that it could not place a file, and ends with it. */
 			if (ev == BOX_REFUSED && (s == BOX_CLAIMED || s == BOX_RUNNING)) {
@@ -158,13 +166,30 @@ static void names_are_there(void **state)
 		assert_non_null(box_event_names[ev]);
 }
 
+static void a_tool_is_loaded_before_it_is_called(void **state)
+{
+	static const enum box_event whole[] = {BOX_LOAD, BOX_LOADED, BOX_CLAIM, BOX_START, BOX_MAIN_EXIT, BOX_EMPTY};
+	static const struct box_transition done[] = {{BOX_LOADING, BOX_DO_LOAD},  {BOX_WARM, BOX_DO_OFFER},
+						     {BOX_CLAIMED, BOX_DO_GRANT}, {BOX_RUNNING, BOX_DO_OPEN_GATE},
+						     {BOX_ENDING, BOX_DO_KILL},	  {BOX_GONE, BOX_DO_FINISH}};
+	static const enum box_event early[] = {BOX_CLAIM, BOX_OPEN, BOX_START};
+
+	(void)state;
+	WALK(BOX_BUILDING, whole, done);
+	for (size_t i = 0; i < sizeof early / sizeof early[0]; i++)
+		assert_int_equal(box_next(BOX_LOADING, early[i]).action, BOX_DO_REFUSE);
+	assert_int_equal(box_next(BOX_LOADING, BOX_MAIN_EXIT).action, BOX_DO_KILL);
+	assert_int_equal(box_next(BOX_LOADING, BOX_FAILED).action, BOX_DO_KILL);
+}
+
 static void plan_is_in_order(void **state)
 {
 	int previous = 0;
 	static const enum plan_step order[] = {
-	    STEP_CGROUP2,      STEP_POLICY_ENTRY, STEP_CLONE,	    STEP_CGROUP_NS, STEP_NETWORK,  STEP_PROBE,
-	    STEP_PROBE_COUNT,  STEP_MOUNT_ROOT,	  STEP_PIVOT,	    STEP_FORK,	    STEP_IDENTITY, STEP_CAPABILITIES,
-	    STEP_NO_NEW_PRIVS, STEP_SECCOMP,	  STEP_DESCRIPTORS, STEP_EXEC,	    STEP_VERIFY};
+	    STEP_CGROUP2, STEP_POLICY_ENTRY, STEP_WAY_OUT,	STEP_CLONE,	   STEP_CGROUP_NS,  STEP_NETWORK,
+	    STEP_TAP,	  STEP_CARRY,	     STEP_PROBE,	STEP_PROBE_COUNT,  STEP_MOUNT_ROOT, STEP_PIVOT,
+	    STEP_FORK,	  STEP_IDENTITY,     STEP_CAPABILITIES, STEP_NO_NEW_PRIVS, STEP_SECCOMP,    STEP_DESCRIPTORS,
+	    STEP_EXEC,	  STEP_VERIFY,	     STEP_LOAD};
 
 	(void)state;
 	/* ARCHITECTURE's order: cgroup, policy proven, namespaces, mounts, identity, seccomp, descriptors, code. */
@@ -189,6 +214,7 @@ int main(void)
 	    cmocka_unit_test(files_are_read_only_while_all_is_frozen),
 	    cmocka_unit_test(who_speaks_out_of_turn_is_ended),
 	    cmocka_unit_test(every_state_ends),
+	    cmocka_unit_test(a_tool_is_loaded_before_it_is_called),
 	    cmocka_unit_test(names_are_there),
 	    cmocka_unit_test(plan_is_in_order),
 	};

@@ -246,6 +246,31 @@ static void test_restart(void **state)
 	each_line(check_order, &last);
 }
 
+/* What a tool's modules try comes before anybody calls the tool: those are lines of a run that has not begun. */
+static void test_tried_before_the_beginning(void **state)
+{
+	struct store *s = open_store(BIG);
+	json_t *json;
+
+	(void)state;
+	put(s, event("never", key(1, 80, WEIR_DENY), "", 0));
+	put(s, event("late", key(2, 80, WEIR_DENY), "", 0));
+	put(s, note(NOTE_RUN_BEGIN, "late"));
+	put(s, flow("late", key(2, 80, WEIR_DENY), 3));
+	put(s, run_end("late", 3, 3, 0));
+	assert_int_equal(store_state(s, "never"), STORE_RUNNING);
+	json = run_json(s, "late", true);
+	assert_int_equal(number(json, "attempts"), 3);
+	assert_int_equal(number(json, "lost"), 0);
+	json_decref(json);
+	store_free(s);
+	s = open_store(BIG);
+	assert_int_equal(gaps(RECORD_GAP_INTERRUPTED).n, 1);
+	assert_int_equal(store_state(s, "never"), STORE_INTERRUPTED);
+	assert_int_equal(store_state(s, "late"), STORE_ENDED);
+	store_free(s);
+}
+
 static void append_raw(const char *text)
 {
 	int fd = openat(dir, STORE_FILE, O_WRONLY | O_APPEND);
@@ -455,6 +480,7 @@ int main(void)
 	    TEST(test_summary),
 	    TEST(test_first_sixteen),
 	    TEST(test_restart),
+	    TEST(test_tried_before_the_beginning),
 	    TEST(test_judged_differently),
 	    TEST(test_policy_changes),
 	    TEST(test_quiet),

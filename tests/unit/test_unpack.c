@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "core/cleanup.h"
@@ -92,7 +94,7 @@ static void add_item(struct archive *a, const struct item *it)
 		archive_entry_set_filetype(entry, AE_IFREG);
 		archive_entry_set_hardlink(entry, it->link);
 	}
-	assert_int_equal(archive_write_header(a, entry), ARCHIVE_OK);
+	assert_true(archive_write_header(a, entry) >= ARCHIVE_WARN); /* a name may be no UTF-8 */
 	if (it->kind == AE_IFREG && it->content)
 		assert_int_equal(archive_write_data(a, it->content, strlen(it->content)), strlen(it->content));
 	archive_entry_free(entry);
@@ -540,7 +542,210 @@ static void test_damaged(void **state)
 	free(big.data);
 }
 
+/* More than kinds: set-id bits, attributes, a capability. Nothing of it is there afterwards. */
+static void test_attributes(void **state)
+{
+	struct layer l = {.data = malloc(ROOM)};
+	struct archive *a = archive_write_new();
+	struct archive_entry *entry = archive_entry_new();
+	struct unpack *u = NULL;
+	struct err e = {0};
+
+	(void)state;
+	assert_true(l.data && a && entry);
+	archive_write_set_format_pax(a);
+	archive_write_open_memory(a, l.data, ROOM, &l.len);
+	archive_entry_set_pathname(entry, "tool");
+	archive_entry_set_filetype(entry, AE_IFREG);
+	archive_entry_set_perm(entry, 06755);
+	archive_entry_set_size(entry, 0);
+	archive_entry_xattr_add_entry(entry, "user.note", "x", 1);
+	archive_entry_xattr_add_entry(entry, "security.capability", "\1\0\0\2\0\x20\0\0\0\0\0\0\0\0\0\0\0\0\0", 20);
+	assert_int_equal(archive_write_header(a, entry), ARCHIVE_OK);
+	archive_entry_free(entry);
+	archive_write_close(a);
+	archive_write_free(a);
+	assert_int_equal(unpack_new(&u, root, &wide, &e), 0);
+	if (unpack_layer(u, read_piece, &l, &e) < 0)
+		fail_msg("%s", e.msg);
+	unpack_free(u);
+	free(l.data);
+	assert_int_equal(mode_of("tool"), S_IFREG | 0755);
+	assert_int_equal(fchdir(root), 0);
+	assert_int_equal(listxattr("tool", NULL, 0), 0);
+	assert_int_equal(chdir("/"), 0);
+}
+
+/* Hostile all the same, but with an end that is no error. */
+static void test_harmless(void **state)
+{
+	static const struct item below[] = {
+	    {"a/b/c", AE_IFREG, "1", NULL, 0, 0}, {"d", AE_IFREG, "1", NULL, 0, 0}, {"e/f", AE_IFLNK, NULL, "/d", 0, 0}};
+	static const struct item above[] = {
+	    /* Everything away, what is there only after it stays; twice the same name: the last one counts. */
+	    {".wh..wh..opq", AE_IFREG, "", NULL, 0, 0},	  {".wh.a", AE_IFREG, "", NULL, 0, 0},
+	    {"twice", AE_IFREG, "first", NULL, 0755, 0},  {"twice", AE_IFREG, "second", NULL, 0, 0},
+	    {"turn", AE_IFDIR, NULL, NULL, 0, 0},	  {"turn/in", AE_IFREG, "x", NULL, 0, 0},
+	    {"turn", AE_IFREG, "a file now", NULL, 0, 0}, {"turn", AE_IFDIR, NULL, NULL, 0, 0},
+	    {"self", AE_IFLNK, NULL, "self", 0, 0},	  {"odd\xff\xfe\n name", AE_IFREG, "bytes", NULL, 0, 0},
+	};
+	struct err e = {0};
+
+	(void)state;
+	if (UNPACK2(below, above, &e) < 0)
+		fail_msg("%s", e.msg);
+	assert_false(there("a") || there("d") || there("e") || there("turn/in"));
+	assert_string_equal(content("twice"), "second");
+	assert_int_equal(mode_of("twice"), S_IFREG | 0644);
+	assert_int_equal(mode_of("turn"), S_IFDIR | 0755);
+	assert_string_equal(content("odd\xff\xfe\n name"), "bytes");
+	nothing_outside();
+}
+
+/* ---- archives of images, directories ---- */
+
+static bool only_small(const char *path, int64_t size)
+{
+	return size <= 4 && strcmp(path, "unwanted") != 0;
+}
+
+static void test_archive(void **state)
+{
+	static const struct item items[] = {
+	    {"manifest.json", AE_IFREG, "[]", NULL, 0, 0},
+	    {"unwanted", AE_IFREG, "[]", NULL, 0, 0},
+	    {"a/layer.tar", AE_IFREG, "a layer", NULL, 0, 0},
+	    {"b/layer.tar", AE_IFLNK, NULL, "../a/layer.tar", 0, 0},
+	};
+	static const char *const filters[] = {NULL, "gzip", "zstd", "xz", "bzip2"};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(filters); i++)
+		for (int all = 0; all < 2; all++) {
+			struct layer l = make_layer(items, COUNT(items), filters[i]);
+			struct unpack *u = NULL;
+			struct err e = {0};
+
+			assert_int_equal(unpack_new(&u, root, &wide, &e), 0);
+			if (unpack_archive(u, read_piece, &l, all ? NULL : only_small, &e) < 0)
+				fail_msg("%zu: %s", i, e.msg);
+			unpack_free(u);
+			free(l.data);
+			assert_string_equal(content("manifest.json"), "[]");
+			assert_int_equal(there("unwanted") && there("a/layer.tar"), all);
+			assert_true(there("b/layer.tar"));
+			assert_int_equal(unpack_remove(root, "a"), 0);
+			assert_int_equal(unpack_remove(root, "unwanted"), 0);
+		}
+}
+
+/* A layer may only be compressed as layers are. */
+static void test_archive_only(void **state)
+{
+	static const struct item items[] = {{"x", AE_IFREG, "[]", NULL, 0, 0}};
+	struct layer l = make_layer(items, COUNT(items), "xz");
+	struct unpack *u = NULL;
+	struct err e = {0};
+
+	(void)state;
+	assert_int_equal(unpack_new(&u, root, &wide, &e), 0);
+	assert_int_equal(unpack_layer(u, read_piece, &l, &e), -EINVAL);
+	assert_non_null(strstr(e.msg, "a layer is damaged, or no tar archive"));
+	l.at = 0;
+	l.len -= 40;
+	assert_int_equal(unpack_archive(u, read_piece, &l, NULL, &e), -EINVAL);
+	assert_non_null(strstr(e.msg, "the archive is damaged, or no tar archive"));
+	unpack_free(u);
+	free(l.data);
+}
+
+static int put(struct unpack *u, const char *path, mode_t kind, const char *text, struct err *e)
+{
+	struct layer l = {.data = (char *)text, .len = text ? strlen(text) : 0};
+	const struct unpack_entry entry = {.path = path,
+					   .kind = kind,
+					   .executable = true,
+					   .mtime = {.tv_sec = 1111111111},
+					   .target = text,
+					   .read = read_piece,
+					   .ctx = &l};
+
+	return unpack_put(u, &entry, e);
+}
+
+static void test_put(void **state)
+{
+	static char zeros[100000];
+	struct layer hole = {.data = zeros, .len = sizeof zeros};
+	const struct unpack_entry sparse = {.path = "hole", .kind = S_IFREG, .read = read_piece, .ctx = &hole};
+	const struct unpack_limits limits = {.bytes = 100020, .entries = 10};
+	struct unpack *u = NULL;
+	struct err e = {0};
+	struct stat st;
+
+	(void)state;
+	assert_int_equal(unpack_new(&u, root, &limits, &e), 0);
+	assert_int_equal(put(u, "d", S_IFDIR, NULL, &e), 0);
+	assert_int_equal(put(u, "d/tool", S_IFREG, "run me", &e), 0);
+	assert_int_equal(put(u, "d/.wh.tool", S_IFREG, "a name", &e), 0); /* no whiteout here */
+	assert_int_equal(put(u, "away", S_IFLNK, outside, &e), 0);
+	assert_int_equal(put(u, "pipe", S_IFIFO, NULL, &e), 0);
+	assert_int_equal(put(u, "../evil", S_IFREG, "x", &e), -EINVAL);
+	assert_int_equal(unpack_put(u, &sparse, &e), 0);
+	assert_int_equal(put(u, "more", S_IFREG, "123456789", &e), -E2BIG);
+	assert_int_equal(put(u, "d/tool", S_IFREG, "new", &e), 0);
+	assert_int_equal(put(u, "away/evil", S_IFREG, "x", &e), -EEXIST); /* it leads nowhere inside */
+	assert_int_equal(put(u, "eleven", S_IFREG, "", &e), -E2BIG);
+	assert_non_null(strstr(e.msg, "the directory has more than 10 entries"));
+	unpack_finish(u);
+	assert_int_equal(unpack_tally(u)->left_out, 1);
+	unpack_free(u);
+	assert_string_equal(content("d/tool"), "new");
+	assert_string_equal(content("d/.wh.tool"), "a name");
+	assert_int_equal(fstatat(root, "d", &st, 0), 0);
+	assert_int_equal(st.st_mtime, 1111111111);
+	assert_int_equal(fstatat(root, "hole", &st, 0), 0);
+	assert_int_equal(st.st_size, sizeof zeros);
+	assert_true(st.st_blocks * 512 < (blkcnt_t)sizeof zeros);
+	nothing_outside();
+}
+
 /* ---- removing ---- */
+
+/* Somebody else removes the same. */
+static void test_remove_together(void **state)
+{
+	char path[64];
+	pid_t children[2];
+
+	(void)state;
+	for (int i = 0; i < 400; i++) {
+		snprintf(path, sizeof path, "busy%d", i % 20);
+		(void)mkdirat(root, path, 0755);
+		snprintf(path, sizeof path, "busy%d/%d", i % 20, i);
+		assert_int_equal(mkdirat(root, path, 0755), 0);
+	}
+	for (int i = 0; i < 2; i++) {
+		children[i] = fork();
+		assert_true(children[i] >= 0);
+		if (children[i] == 0) {
+			int rc = 0;
+
+			for (int k = 0; rc == 0 && k < 20; k++) {
+				snprintf(path, sizeof path, "busy%d", k);
+				rc = unpack_remove(root, path);
+			}
+			_exit(rc == 0 ? 0 : 1);
+		}
+	}
+	for (int i = 0; i < 2; i++) {
+		int status = -1;
+
+		assert_int_equal(waitpid(children[i], &status, 0), children[i]);
+		assert_int_equal(status, 0);
+	}
+	assert_false(there("busy0") || there("busy19"));
+}
 
 static void test_remove(void **state)
 {
@@ -575,8 +780,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-	    TEST(test_kinds), TEST(test_layers), TEST(test_sparse),  TEST(test_escapes), TEST(test_limits),
-	    TEST(test_bomb),  TEST(test_names),	 TEST(test_damaged), TEST(test_remove),
+	    TEST(test_kinds),	TEST(test_layers),	 TEST(test_sparse),  TEST(test_escapes),	 TEST(test_limits),
+	    TEST(test_bomb),	TEST(test_names),	 TEST(test_damaged), TEST(test_attributes),	 TEST(test_harmless),
+	    TEST(test_archive), TEST(test_archive_only), TEST(test_put),     TEST(test_remove_together), TEST(test_remove),
 	};
 
 	umask(022);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/answer_priv.h"
 #include "core/base64.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
@@ -38,7 +39,7 @@ static json_t *figure(json_t *value, const char *source)
 	return json_pack("{s:o, s:o}", "value", value, "source", text_or_null(source));
 }
 
-static json_t *termination(const struct tell_end *end)
+json_t *answer_termination(const struct tell_end *end)
 {
 	const char *abbreviation = end->signal > 0 ? sigabbrev_np(end->signal) : NULL;
 	char name[32] = "";
@@ -51,16 +52,27 @@ static json_t *termination(const struct tell_end *end)
 			 end->detail);
 }
 
+static json_t *stages(const struct run_result *r)
+{
+	const struct tell_grant *g = &r->grant;
+
+	if (r->call)
+		return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "queue_ms", ms(r->queue_us), "send_ms", ms(r->send_us),
+				 "run_ms", ms(r->end.duration_us), "build_ms", ms(g->build_us), "load_ms", ms(g->load_us),
+				 "waited_ms", ms(g->waited_us));
+	return json_pack("{s:o, s:o, s:o, s:o}", "queue_ms", ms(r->queue_us), "send_ms", ms(r->send_us), "run_ms",
+			 ms(r->end.duration_us), "collect_ms", ms(r->collect_us));
+}
+
 static json_t *usage(const struct run_result *r)
 {
 	const struct tell_end *end = &r->end;
 	uint64_t written = r->out_bytes[RUN_STDOUT] + r->out_bytes[RUN_STDERR];
 
-	return json_pack("{s:o, s:o, s:o, s:o, s:{s:o, s:o, s:o, s:o}}", "cpu_ms", figure(ms(end->cpu_us), end->cpu_source),
-			 "memory_peak_bytes", figure(json_integer((json_int_t)end->memory_peak), end->memory_source),
-			 "output_bytes", figure(json_integer((json_int_t)written), "pipe reader"), "net_bytes",
-			 figure(json_integer((json_int_t)end->net_bytes), "cgroup_skb"), "stages", "queue_ms", ms(r->queue_us),
-			 "send_ms", ms(r->send_us), "run_ms", ms(end->duration_us), "collect_ms", ms(r->collect_us));
+	return json_pack("{s:o, s:o, s:o, s:o, s:o}", "cpu_ms", figure(ms(end->cpu_us), end->cpu_source), "memory_peak_bytes",
+			 figure(json_integer((json_int_t)end->memory_peak), end->memory_source), "output_bytes",
+			 figure(json_integer((json_int_t)written), "pipe reader"), "net_bytes",
+			 figure(json_integer((json_int_t)end->net_bytes), "cgroup_skb"), "stages", stages(r));
 }
 
 /*
@@ -142,7 +154,7 @@ static void end_literal(struct answer_body *a)
 		*p = (struct answer_part){.kind = ANSWER_LITERAL, .from = from, .len = a->literal_len - from};
 }
 
-static void append_part(struct answer_body *a, int kind, const char *data, size_t len)
+void answer_add_part(struct answer_body *a, int kind, const char *data, size_t len)
 {
 	struct answer_part *p;
 
@@ -154,22 +166,21 @@ static void append_part(struct answer_body *a, int kind, const char *data, size_
 		*p = (struct answer_part){.kind = kind, .data = data, .len = len};
 }
 
-static void append_literal(struct answer_body *a, const char *literal)
+void answer_add(struct answer_body *a, const char *literal)
 {
 	(void)append(literal, strlen(literal), a);
 }
 
-/* Takes the reference; NULL is a failure. */
-static void append_json(struct answer_body *a, json_t *value, size_t flags)
+void answer_add_json(struct answer_body *a, json_t *value, size_t flags)
 {
 	if (!value || json_dump_callback(value, append, a, DUMP_FLAGS | flags) < 0)
 		a->failed = true;
 	json_decref(value);
 }
 
-static int finish(struct answer_body *a)
+int answer_end(struct answer_body *a)
 {
-	append_literal(a, "\n");
+	answer_add(a, "\n");
 	end_literal(a);
 	if (!a->failed)
 		return 0;
@@ -180,8 +191,8 @@ static int finish(struct answer_body *a)
 int answer_make_json(struct answer_body *a, json_t *value)
 {
 	*a = (struct answer_body){0};
-	append_json(a, value, 0);
-	return finish(a);
+	answer_add_json(a, value, 0);
+	return answer_end(a);
 }
 
 char *answer_text(const json_t *value, size_t *ret_len)
@@ -190,7 +201,7 @@ char *answer_text(const json_t *value, size_t *ret_len)
 
 	if (!value || json_dump_callback(value, append, &a, DUMP_FLAGS) < 0)
 		a.failed = true;
-	append_literal(&a, "\n");
+	answer_add(&a, "\n");
 	(void)append("", 1, &a);
 	if (a.failed) {
 		answer_clear(&a);
@@ -232,15 +243,15 @@ static json_t *escaped(const char *path, size_t len)
 
 static void append_file(struct answer_body *a, const struct collected_entry *e, const char *path, const char *content)
 {
-	append_literal(a, "{\"path\": ");
-	append_json(a, json_stringn(path, e->path_len), JSON_ENCODE_ANY);
-	append_literal(a, ", \"size\": ");
-	append_json(a, json_integer((json_int_t)e->size), JSON_ENCODE_ANY);
-	append_literal(a, ", \"content_base64\": \"");
-	append_part(a, ANSWER_BASE64, content, (size_t)e->size);
-	append_literal(a, "\", \"media_type\": \"");
-	append_literal(a, media_type(path, e->path_len));
-	append_literal(a, "\"}");
+	answer_add(a, "{\"path\": ");
+	answer_add_json(a, json_stringn(path, e->path_len), JSON_ENCODE_ANY);
+	answer_add(a, ", \"size\": ");
+	answer_add_json(a, json_integer((json_int_t)e->size), JSON_ENCODE_ANY);
+	answer_add(a, ", \"content_base64\": \"");
+	answer_add_part(a, ANSWER_BASE64, content, (size_t)e->size);
+	answer_add(a, "\", \"media_type\": \"");
+	answer_add(a, media_type(path, e->path_len));
+	answer_add(a, "\"}");
 }
 
 static json_t *skipped(const struct collected_entry *e, const char *path)
@@ -261,33 +272,33 @@ static void append_files(struct answer_body *a, const struct run_files *f)
 	struct collected_entry e;
 	const char *path, *content, *between = "";
 
-	append_literal(a, ", \"files\": [");
+	answer_add(a, ", \"files\": [");
 	for (size_t at = 0; run_files_next(f, &at, &e, &path, &content);) {
 		if (e.kind != COLLECTED_FILE)
 			continue;
-		append_literal(a, between);
+		answer_add(a, between);
 		append_file(a, &e, path, content);
 		between = ", ";
 	}
-	append_literal(a, "], \"files_skipped\": [");
+	answer_add(a, "], \"files_skipped\": [");
 	between = "";
 	for (size_t at = 0; run_files_next(f, &at, &e, &path, &content);) {
 		if (e.kind == COLLECTED_FILE)
 			continue;
-		append_literal(a, between);
-		append_json(a, skipped(&e, path), 0);
+		answer_add(a, between);
+		answer_add_json(a, skipped(&e, path), 0);
 		between = ", ";
 	}
 	/* Nothing is known about any file: an empty list would look as if there were none. */
 	if (f->problem)
-		append_json(
+		answer_add_json(
 		    a,
 		    json_pack("{s:s, s:s, s:s}", "path", ".", "reason", skip_names[COLLECTED_UNREADABLE], "detail", f->problem),
 		    0);
-	append_literal(a, "]");
+	answer_add(a, "]");
 	if (f->skipped_unlisted) {
-		append_literal(a, ", \"files_skipped_unlisted\": ");
-		append_json(a, json_integer(f->skipped_unlisted), JSON_ENCODE_ANY);
+		answer_add(a, ", \"files_skipped_unlisted\": ");
+		answer_add_json(a, json_integer(f->skipped_unlisted), JSON_ENCODE_ANY);
 	}
 }
 
@@ -295,8 +306,8 @@ static void append_files(struct answer_body *a, const struct run_files *f)
 
 static void append_stream(struct answer_body *a, const char *before, const struct run_result *r, enum run_stream which)
 {
-	append_literal(a, before);
-	append_part(a, ANSWER_TEXT, r->out[which], r->out_len[which]);
+	answer_add(a, before);
+	answer_add_part(a, ANSWER_TEXT, r->out[which], r->out_len[which]);
 }
 
 static json_t *after_output(const struct run_result *r)
@@ -304,7 +315,7 @@ static json_t *after_output(const struct run_result *r)
 	const struct tell_end *end = &r->end;
 	json_t *j =
 	    json_pack("{s:i, s:I, s:o, s:b, s:I, s:I, s:o, s:o, s:s}", "exit_code", (int)end->exit_code, "duration_ms",
-		      (json_int_t)(end->duration_us / 1000), "termination", termination(end), "truncated", r->truncated,
+		      (json_int_t)(end->duration_us / 1000), "termination", answer_termination(end), "truncated", r->truncated,
 		      "stdout_bytes", (json_int_t)r->out_bytes[RUN_STDOUT], "stderr_bytes",
 		      (json_int_t)r->out_bytes[RUN_STDERR], "usage", usage(r), "egress", egress(r), "python", r->grant.python);
 
@@ -315,24 +326,101 @@ static json_t *after_output(const struct run_result *r)
 	return j;
 }
 
+static void append_ids(struct answer_body *a, const struct run_result *r)
+{
+	answer_add_json(a, json_pack("{s:s, s:s}", "sandbox_id", r->grant.sandbox_id, "run_id", r->grant.run_id), 0);
+	if (!a->failed)
+		a->literal_len--; /* its "}" comes last */
+}
+
+static void append_output(struct answer_body *a, const struct run_result *r)
+{
+	append_stream(a, ", \"stdout\": \"", r, RUN_STDOUT);
+	append_stream(a, "\", \"stderr\": \"", r, RUN_STDERR);
+	answer_add(a, "\", ");
+	answer_add_json(a, after_output(r), JSON_EMBED);
+}
+
+/* ---- a tool's error ---- */
+
+#define CUT "\xe2\x80\xa6"
+
+/* Up to `max` bytes of text that goes on. */
+static void append_head(struct answer_body *a, const struct call_text *t, size_t max)
+{
+	if (t->len <= max) {
+		answer_add_part(a, ANSWER_TEXT, t->text, t->len);
+		return;
+	}
+	answer_add_part(a, ANSWER_TEXT, t->text, utf8_cut(t->text, t->len, max - strlen(CUT)));
+	answer_add(a, CUT);
+}
+
+/* A traceback says at its beginning what was called, and at its end what went wrong. */
+static void append_ends(struct answer_body *a, const struct call_text *t, size_t max)
+{
+	static const char between[] = "\\n" CUT "\\n";
+	size_t half = (max - (sizeof between - 1)) / 2, tail;
+
+	if (t->len <= max) {
+		answer_add_part(a, ANSWER_TEXT, t->text, t->len);
+		return;
+	}
+	answer_add_part(a, ANSWER_TEXT, t->text, utf8_cut(t->text, t->len, half));
+	answer_add(a, between);
+	tail = t->len - half;
+	while (tail < t->len && ((unsigned char)t->text[tail] & 0xc0) == 0x80)
+		tail++;
+	answer_add_part(a, ANSWER_TEXT, t->text + tail, t->len - tail);
+}
+
+static void append_error(struct answer_body *a, const struct call_result *c)
+{
+	if (!c->told) {
+		answer_add(a, ", \"error\": ");
+		answer_add_json(a,
+				json_pack("{s:s, s:s, s:s}", "type", c->type.text, "message", c->message.text, "traceback",
+					  c->traceback.text),
+				0);
+		return;
+	}
+	answer_add(a, ", \"error\": {\"type\": \"");
+	append_head(a, &c->type, LIMIT_ERROR_TYPE_BYTES);
+	answer_add(a, "\", \"message\": \"");
+	append_head(a, &c->message, LIMIT_ERROR_MESSAGE_BYTES);
+	answer_add(a, "\", \"traceback\": \"");
+	append_ends(a, &c->traceback, LIMIT_ERROR_TRACEBACK_BYTES);
+	answer_add(a, "\"}");
+}
+
 int answer_make(struct answer_body *a, const struct run_result *r)
 {
 	*a = (struct answer_body){0};
-	append_json(a, json_pack("{s:s, s:s}", "sandbox_id", r->grant.sandbox_id, "run_id", r->grant.run_id), 0);
-	if (!a->failed)
-		a->literal_len--; /* its "}" comes last */
-	append_stream(a, ", \"stdout\": \"", r, RUN_STDOUT);
-	append_stream(a, "\", \"stderr\": \"", r, RUN_STDERR);
-	append_literal(a, "\", ");
-	append_json(a, after_output(r), JSON_EMBED);
+	append_ids(a, r);
+	append_output(a, r);
 	append_files(a, &r->files);
-	append_literal(a, "}");
-	return finish(a);
+	answer_add(a, "}");
+	return answer_end(a);
+}
+
+int answer_make_call(struct answer_body *a, const struct run_result *r, const struct call_result *c)
+{
+	*a = (struct answer_body){0};
+	append_ids(a, r);
+	if (c->outcome == CALL_RETURNED) {
+		answer_add(a, ", \"result\": ");
+		answer_add_part(a, ANSWER_RAW, c->value.text, c->value.len);
+	} else {
+		append_error(a, c);
+	}
+	append_output(a, r);
+	answer_add(a, "}");
+	return answer_end(a);
 }
 
 void answer_own(struct answer_body *a, struct run_result *r)
 {
-	for (int i = 0; i < RUN_STREAMS; i++) {
+	for (int i = 0; i < RUN_PIPES; i++) {
 		a->out[i] = TAKE_PTR(r->out[i]);
 		a->out_len[i] = r->out_len[i];
 	}
@@ -347,19 +435,23 @@ size_t answer_len(const struct answer_body *a)
 	for (size_t i = 0; i < a->count; i++) {
 		const struct answer_part *p = &a->parts[i];
 
-		if (p->kind == ANSWER_LITERAL)
-			total += p->len;
-		else if (p->kind == ANSWER_TEXT)
+		if (p->kind == ANSWER_TEXT)
 			total += escape_json_len(p->data, p->len);
-		else
+		else if (p->kind == ANSWER_BASE64)
 			total += BASE64_LEN(p->len);
+		else
+			total += p->len;
 	}
 	return total;
 }
 
 size_t answer_held(const struct answer_body *a)
 {
-	return a->literal_room + a->room * sizeof *a->parts + a->out_len[RUN_STDOUT] + a->out_len[RUN_STDERR] + a->files_len;
+	size_t held = a->literal_room + a->room * sizeof *a->parts + a->files_len;
+
+	for (int i = 0; i < RUN_PIPES; i++)
+		held += a->out_len[i];
+	return held;
 }
 
 /* Of one part, from `at` on, what fits. Returns how much was written, *ret_used how much of the part that was. */
@@ -379,10 +471,11 @@ static size_t read_part(const struct answer_body *a, const struct answer_part *p
 		*ret_used = n;
 		return BASE64_LEN(n);
 	case ANSWER_LITERAL:
+	case ANSWER_RAW:
 		break;
 	}
 	n = left < max ? left : max;
-	memcpy(buf, a->literal + p->from + at, n);
+	memcpy(buf, (p->kind == ANSWER_RAW ? p->data : a->literal + p->from) + at, n);
 	*ret_used = n;
 	return n;
 }
@@ -408,7 +501,7 @@ void answer_clear(struct answer_body *a)
 {
 	free(a->literal);
 	free(a->parts);
-	for (int i = 0; i < RUN_STREAMS; i++)
+	for (int i = 0; i < RUN_PIPES; i++)
 		free(a->out[i]);
 	free(a->files);
 	*a = (struct answer_body){0};
@@ -448,11 +541,39 @@ static void refused(const struct tell_end *end, struct api_error *ret_error)
 	}
 }
 
+#define NOT_READY "tool sandbox not ready within %d s: "
+
+/* Of a call: what the supervisor knows better than that it failed. Returns whether it is one of these. */
+static bool not_called(const struct tell_fail *f, struct api_error *ret_error)
+{
+	bool tools = !strcmp(f->layer, "tools");
+
+	if (f->code == ENOENT && !strcmp(f->layer, "agent")) {
+		error_set(ret_error, ERROR_NO_AGENT, NULL);
+		if (*f->text) /* which of several it is, and what to do about it */
+			error_set_hint(ret_error, "%s", f->text);
+		return true;
+	}
+	if (f->code == ETIMEDOUT)
+		error_set(ret_error, ERROR_TOOL_NOT_READY, NOT_READY "%s", LIMIT_CALL_READY_S, f->text);
+	else if (f->code == EAGAIN && !strcmp(f->layer, "pool"))
+		error_set(ret_error, ERROR_OVERLOADED, "%s", f->text);
+	else if (tools)
+		error_set(ret_error, ERROR_TOOLS, "the agent's tools could not be loaded: %s", f->text);
+	else
+		return false;
+	return true;
+}
+
 void answer_error(const struct run_result *r, struct api_error *ret_error)
 {
 	switch (r->outcome) {
 	case RUN_BUSY:
-		error_set(ret_error, ERROR_NO_SANDBOX, NULL);
+		if (r->call)
+			error_set(ret_error, ERROR_TOOL_NOT_READY, NOT_READY "others are being made ready before it",
+				  LIMIT_CALL_READY_S);
+		else
+			error_set(ret_error, ERROR_NO_SANDBOX, NULL);
 		break;
 	case RUN_GONE:
 		error_set(ret_error, ERROR_CANCELLED, NULL);
@@ -464,6 +585,8 @@ void answer_error(const struct run_result *r, struct api_error *ret_error)
 		error_set(ret_error, ERROR_INTERNAL, NULL); /* the answer itself could not be made */
 		break;
 	case RUN_FAILED:
+		if (r->call && not_called(&r->fail, ret_error))
+			break;
 		if (r->ran)
 			error_set(ret_error, ERROR_SANDBOX, "the run was lost (%s): %s", r->fail.layer, r->fail.text);
 		else

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From the result of a run to the JSON that answers `POST /v1/execute` and `weir run --json`. A long answer is made while it is
- * being read, from the run's own buffers: as text it would be up to three times as large, and making it all at once would keep
- * everybody else waiting. Pure.
+ * From the result of a run to the JSON that answers `POST /v1/execute`, `POST /v1/call` and `weir run --json`. A long answer is
+ * made while it is being read, from the run's own buffers: as text it would be up to three times as large, and making it all at
+ * once would keep everybody else waiting. Pure.
  */
 #ifndef WEIR_API_ANSWER_H
 #define WEIR_API_ANSWER_H
@@ -10,11 +10,12 @@
 #include <jansson.h>
 #include <stdbool.h>
 
+#include "api/call_result.h"
 #include "api/error.h"
 #include "api/runclient.h"
 
 struct answer_part {
-	enum { ANSWER_LITERAL, ANSWER_TEXT, ANSWER_BASE64 } kind;
+	enum { ANSWER_LITERAL, ANSWER_TEXT, ANSWER_BASE64, ANSWER_RAW } kind;
 	const char *data; /* not of a literal: of that it is `from` in `literal` */
 	size_t from, len;
 };
@@ -28,8 +29,8 @@ struct answer_body {
 	bool failed;
 	size_t part, at; /* read so far */
 	/* Of a run, taken over by answer_own(). */
-	char *out[RUN_STREAMS];
-	size_t out_len[RUN_STREAMS];
+	char *out[RUN_PIPES];
+	size_t out_len[RUN_PIPES];
 	char *files;
 	size_t files_len;
 };
@@ -40,6 +41,9 @@ struct answer_body {
  * unless answer_own() takes them over.
  */
 int answer_make(struct answer_body *a, const struct run_result *result);
+
+/* The same of a tool call: with `c`'s result or error, and without files. `c` is not needed any more afterwards. */
+int answer_make_call(struct answer_body *a, const struct run_result *result, const struct call_result *c);
 
 /* An answer of JSON that is there already, e.g. an error. Takes the reference. Returns as above. */
 int answer_make_json(struct answer_body *a, json_t *value);

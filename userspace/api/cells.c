@@ -16,11 +16,6 @@ struct cell_line {
 	bool alive;		       /* while the lines are compared with the sessions there are */
 };
 
-static struct session *session_of(const struct exchange *x)
-{
-	return runclient_session_find(x->server->runs, x->execute.session_id, x->who.project);
-}
-
 int cells_enter(struct server *s, struct exchange *x, struct session *session)
 {
 	struct cell_line *line = session->owner;
@@ -56,7 +51,7 @@ void cells_leave(struct exchange *x)
 	if (line->first)
 		return;
 	/* One that is ending is not found, and its `owner` is not looked at again. */
-	session = session_of(x);
+	session = session_of(x, x->execute.session_id);
 	if (session)
 		session->owner = NULL;
 	*(line->prev ? &line->prev->next : &x->server->lines) = line->next;
@@ -86,7 +81,7 @@ void cells_next(struct server *s, struct session *session)
 
 void cells_start(struct server *s, struct exchange *x)
 {
-	struct session *session = session_of(x);
+	struct session *session = session_of(x, x->execute.session_id);
 
 	if (!session) {
 		execute_answer_waiting(s, x, ERROR_NOT_FOUND, NULL);

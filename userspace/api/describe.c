@@ -111,8 +111,10 @@ static void describe_string(struct maker *m, const struct request_member *r, jso
 
 static json_t *member_schema(struct maker *m, const struct request_member *r)
 {
-	json_t *s = json_pack("{s:s, s:s}", "type", r->type, "description", r->description);
+	json_t *s = json_pack("{s:s}", "description", r->description);
 
+	if (strcmp(r->type, "*") != 0)
+		put(m, s, "type", json_string(r->type));
 	if (!strcmp(r->type, "string"))
 		describe_string(m, r, s);
 	if (!strcmp(r->type, "integer")) {
@@ -125,8 +127,10 @@ static json_t *member_schema(struct maker *m, const struct request_member *r)
 		put(m, s, "items", object_schema(m, r->items, r->item_count));
 	}
 	if (!strcmp(r->type, "object")) {
-		put(m, s, "maxProperties", json_integer(r->max));
-		put(m, s, "additionalProperties", json_pack("{s:s}", "type", "string"));
+		if (r->max)
+			put(m, s, "maxProperties", json_integer(r->max));
+		if (!r->any)
+			put(m, s, "additionalProperties", json_pack("{s:s}", "type", "string"));
 	}
 	return s;
 }
@@ -189,7 +193,9 @@ static void add_field(struct maker *m, json_t *schema, const struct answer_field
 	size_t n = strcspn(f->type, "?");
 	bool nullable = f->type[n];
 
-	if (nullable)
+	if (!strcmp(f->type, "*"))
+		; /* whatever there is */
+	else if (nullable)
 		put(m, s, "type", json_pack("[s%, s]", f->type, n, "null"));
 	else
 		put(m, s, "type", json_string(f->type));
@@ -313,6 +319,32 @@ static void describe_success(struct maker *m, json_t *responses, const struct de
 		    json_pack("{s:{s:s, s:{s:s}}}", "Location", "description", "its path", "schema", "type", "string"));
 }
 
+/* What is refused before there is a message has our shape, what is refused as one has the protocol's. */
+static void describe_messages(struct maker *m, json_t *responses, const struct described_answer *a)
+{
+	static const struct {
+		const char *status, *words;
+	} refusals[] = {
+	    {"400", "a message that is none, or of a revision that is not served"},
+	    {"403", "a page of another origin"},
+	    {"404", "an unknown method, where the protocol's revision has this status for it"},
+	    {"406", "the client takes no application/json"},
+	};
+	char ref[96], words[768];
+
+	snprintf(ref, sizeof ref, SCHEMAS "%s", a->schema->name);
+	for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+		json_t *response = member(m, responses, refusals[i].status), *old = json_object_get(response, "description");
+
+		snprintf(words, sizeof words, "%s%s%s", old ? json_string_value(old) : "", old ? "; " : "", refusals[i].words);
+		put(m, response, "description", json_string(words));
+		put(m, response, "content",
+		    json_pack("{s:{s:{s:[{s:s}, {s:s}]}}}", "application/json", "schema", "anyOf", "$ref", ref, "$ref",
+			      SCHEMAS "Error"));
+	}
+	put(m, member(m, responses, "202"), "description", json_string("a notification was taken; there is no body"));
+}
+
 static json_t *security(struct maker *m, unsigned allowed)
 {
 	json_t *any = json_array();
@@ -367,6 +399,8 @@ static void describe_route(struct maker *m, json_t *paths, const struct describe
 	responses = member(m, operation, "responses");
 	describe_success(m, responses, answer);
 	describe_errors(m, responses, r, answer);
+	if (answer && answer->schema->message)
+		describe_messages(m, responses, answer);
 }
 
 json_t *describe_openapi(const struct described_route *routes, size_t count)

@@ -24,6 +24,7 @@ struct answer_schema {
 	const char *description;
 	const struct answer_field *fields;
 	size_t count;
+	bool message; /* of a protocol; some refusals have its shape, too */
 };
 
 #define DESCRIBE_ERRORS_MAX 8

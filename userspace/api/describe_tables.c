@@ -46,37 +46,58 @@ static const char *const ok[] = {"ok"}, *const ready[] = {"ready"};
 	    FIELD("egress.inbound", "integer", "packets from outside that were refused; no attempts"),                         \
 	    FIELD("egress.lost", "integer", "attempts that no destination accounts for")
 
+/* What every run has, between its ids and its files. */
+#define RUN_OUTPUT                                                                                                             \
+	FIELD("stdout", "string", "what it wrote; invalid UTF-8 is replaced once over the whole"),                             \
+	    FIELD("stderr", "string", "the same of standard error"),                                                           \
+	    FIELD("exit_code", "integer", "CPython's own; 128 + n for signal n; -1 when the deadline killed it"),              \
+	    FIELD("duration_ms", "integer", "wall time of the run, not of waiting"), TERMINATION,                              \
+	    FIELD("truncated", "boolean", "whether output was cut"),                                                           \
+	    FIELD("stdout_bytes", "integer", "how much was written to standard output"),                                       \
+	    FIELD("stderr_bytes", "integer", "how much was written to standard error"),                                        \
+	    FIELD("usage", "object", "what it used"), FIGURE("usage.cpu_ms", "CPU time"),                                      \
+	    FIGURE("usage.memory_peak_bytes", "the highest use of memory"), FIGURE("usage.output_bytes", "both streams"),      \
+	    FIGURE("usage.net_bytes", "packets that were allowed to leave"),                                                   \
+	    FIELD("usage.stages", "object", "where the time went"),                                                            \
+	    FIELD("usage.stages.queue_ms", "number", "waiting for a sandbox"),                                                 \
+	    FIELD("usage.stages.send_ms", "number", "handing the request over"),                                               \
+	    FIELD("usage.stages.run_ms", "number", "the run")
+
+#define DESTINATIONS                                                                                                           \
+	FIELD("egress.destinations", "array", "the first 16"),                                                                 \
+	    FIELD("egress.destinations[].protocol", "string", "tcp, udp, icmp or another"),                                    \
+	    FIELD("egress.destinations[].address", "string?", "where to"),                                                     \
+	    FIELD("egress.destinations[].port", "integer?", "null without one"),                                               \
+	    FIELD("egress.destinations[].dns_name", "string?", "the name that was asked for"),                                 \
+	    ONE_OF("egress.destinations[].verdict", verdicts, "what became of it"),                                            \
+	    FIELD("egress.destinations[].reason", "string", "why"),                                                            \
+	    FIELD("egress.destinations[].rule", "string?", "the name of the policy's rule that decided"),                      \
+	    FIELD("egress.destinations[].count", "integer", "how often")
+
+static const struct answer_field call_fields[] = {
+    FIELD("sandbox_id", "string", "the sandbox it ran in; every call has its own"),
+    FIELD("run_id", "string", "the call's own id"),
+    MAYBE("result", "*", "what the tool returned; not there when there is an error"),
+    MAYBE("error", "object", "why there is no result"),
+    FIELD("error.type", "string", "the exception's, or Tool…Error: docs/api.md lists these"),
+    FIELD("error.message", "string", "the exception's words"),
+    FIELD("error.traceback", "string", "of the tool's own lines, or nothing"),
+    RUN_OUTPUT,
+    FIELD("usage.stages.build_ms", "number", "making the sandbox, before or while the call waited"),
+    FIELD("usage.stages.load_ms", "number", "importing the agent's modules there"),
+    FIELD("usage.stages.waited_ms", "number", "how much of these two the call had to wait for"),
+    EGRESS,
+    DESTINATIONS,
+    FIELD("python", "string", "the version that ran"),
+};
+
 static const struct answer_field execute_fields[] = {
     FIELD("sandbox_id", "string", "the sandbox it ran in; every call has its own, a session keeps one"),
     FIELD("run_id", "string", "the call's own id: the sandbox's, or <sandbox_id>.<n> for the n-th cell of a session"),
-    FIELD("stdout", "string", "what it wrote; invalid UTF-8 is replaced once over the whole"),
-    FIELD("stderr", "string", "the same of standard error"),
-    FIELD("exit_code", "integer", "CPython's own; 128 + n for signal n; -1 when the deadline killed it"),
-    FIELD("duration_ms", "integer", "wall time of the run, not of waiting"),
-    TERMINATION,
-    FIELD("truncated", "boolean", "whether output was cut"),
-    FIELD("stdout_bytes", "integer", "how much was written to standard output"),
-    FIELD("stderr_bytes", "integer", "how much was written to standard error"),
-    FIELD("usage", "object", "what it used"),
-    FIGURE("usage.cpu_ms", "CPU time"),
-    FIGURE("usage.memory_peak_bytes", "the highest use of memory"),
-    FIGURE("usage.output_bytes", "both streams"),
-    FIGURE("usage.net_bytes", "packets that were allowed to leave"),
-    FIELD("usage.stages", "object", "where the time went"),
-    FIELD("usage.stages.queue_ms", "number", "waiting for a sandbox"),
-    FIELD("usage.stages.send_ms", "number", "handing the request over"),
-    FIELD("usage.stages.run_ms", "number", "the run"),
+    RUN_OUTPUT,
     FIELD("usage.stages.collect_ms", "number", "reading what it left"),
     EGRESS,
-    FIELD("egress.destinations", "array", "the first 16"),
-    FIELD("egress.destinations[].protocol", "string", "tcp, udp, icmp or another"),
-    FIELD("egress.destinations[].address", "string?", "where to"),
-    FIELD("egress.destinations[].port", "integer?", "null without one"),
-    FIELD("egress.destinations[].dns_name", "string?", "the name that was asked for"),
-    ONE_OF("egress.destinations[].verdict", verdicts, "what became of it"),
-    FIELD("egress.destinations[].reason", "string", "why"),
-    FIELD("egress.destinations[].rule", "string?", "the name of the policy's rule that decided"),
-    FIELD("egress.destinations[].count", "integer", "how often"),
+    DESTINATIONS,
     FIELD("python", "string", "the version that ran"),
     MAYBE("session_ended", "boolean", "only of a cell: whether it cost the session its life"),
     FIELD("files", "array", "regular files in the working directory that are new or changed, by path"),
@@ -94,6 +115,16 @@ static const struct answer_field execute_fields[] = {
     MAYBE("files_skipped[].size", "integer", "of one that is too large: its bytes"),
     MAYBE("files_skipped[].detail", "string", "when nothing could be read at all: what failed"),
     MAYBE("files_skipped_unlisted", "integer", "how many more were left out"),
+};
+
+static const struct answer_field mcp_fields[] = {
+    FIELD("jsonrpc", "string", "2.0"),
+    FIELD("id", "*", "the request's, as it was written; null when it could not be told"),
+    MAYBE("result", "object", "of a request that was served: docs/mcp.md has those of tools/call"),
+    MAYBE("error", "object", "of one that was not"),
+    FIELD("error.code", "integer", "JSON-RPC's or the protocol's"),
+    FIELD("error.message", "string", "what is wrong"),
+    MAYBE("error.data", "object", "which revisions are served, when that is what is wrong"),
 };
 
 #define SESSION(prefix)                                                                                                        \
@@ -130,9 +161,10 @@ static const struct answer_field pool_fields[] = {
 /* Of the record, what a reader can count on; docs/api.md has the rest. */
 #define RECORD                                                                                                                 \
 	FIELD("run_id", "string", "the run"), FIELD("sandbox_id", "string", "its sandbox"),                                    \
-	    FIELD("project", "string", "whose it is"), ONE_OF("state", run_states, "interrupted: there will be no end"),       \
-	    FIELD("began", "string", "when"), MAYBE("ended", "string", "once there is an end"),                                \
-	    FIELD("policy", "string", "the policy in force when it began"),                                                    \
+	    FIELD("project", "string", "whose it is"), MAYBE("agent", "string", "of a tool call: which of its agents"),        \
+	    MAYBE("image", "string", "of a tool call: the digest of the image"),                                               \
+	    ONE_OF("state", run_states, "interrupted: there will be no end"), FIELD("began", "string", "when"),                \
+	    MAYBE("ended", "string", "once there is an end"), FIELD("policy", "string", "the policy in force when it began"),  \
 	    FIELD("policy_hash", "string", "SHA-256 of its document"),                                                         \
 	    FIELD("policy_generation", "integer", "how often the policy had been replaced by then, from 1"),                   \
 	    FIELD("policy_changes", "array", "what took its place while the run went on"),                                     \
@@ -170,6 +202,12 @@ static const struct answer_field readyz_fields[] = {ONE_OF("status", ready, "pol
 		.name = (name_), .description = (description_), .fields = (fields_), .count = COUNT(fields_)                   \
 	}
 static const struct answer_schema execute_schema = SCHEMA("ExecuteAnswer", execute_fields, "the code ran, however it ended");
+static const struct answer_schema call_schema = SCHEMA("CallAnswer", call_fields, "the tool was called, whatever came of it");
+static const struct answer_schema mcp_schema = {.name = "McpAnswer",
+						.description = "the answer to a request, or what is wrong with it",
+						.fields = mcp_fields,
+						.count = COUNT(mcp_fields),
+						.message = true};
 static const struct answer_schema session_schema = SCHEMA("Session", session_fields, "a session");
 static const struct answer_schema sessions_schema = SCHEMA("Sessions", sessions_fields, "the project's sessions");
 static const struct answer_schema pool_schema = SCHEMA("Pool", pool_fields, "the pool as it is");
@@ -181,6 +219,8 @@ static const struct answer_schema healthz_schema = SCHEMA("Health", healthz_fiel
 static const struct answer_schema readyz_schema = SCHEMA("Ready", readyz_fields, "it takes requests");
 
 static const struct body_schema execute_body = {"ExecuteRequest", REQUEST_BODY_EXECUTE, true};
+static const struct body_schema call_body = {"CallRequest", REQUEST_BODY_CALL, true};
+static const struct body_schema mcp_body = {"McpMessage", REQUEST_BODY_MCP, true};
 static const struct body_schema session_body = {"SessionRequest", REQUEST_BODY_SESSION, false};
 
 const struct described_answer described_answers[] = {
@@ -192,6 +232,14 @@ const struct described_answer described_answers[] = {
      true,
      {ERROR_UNSUPPORTED_LANGUAGE, ERROR_TIMEOUT_RANGE, ERROR_RESERVED_NAME, ERROR_NOT_FOUND, ERROR_SESSION_BUSY,
       ERROR_FILE_CONFLICT, ERROR_PATH_ESCAPES}},
+    {"POST",
+     "/v1/call",
+     &call_body,
+     200,
+     &call_schema,
+     false,
+     {ERROR_TIMEOUT_RANGE, ERROR_NO_AGENT, ERROR_UNKNOWN_TOOL, ERROR_TOOLS, ERROR_TOOL_NOT_READY}},
+    {"POST", "/mcp", &mcp_body, 200, &mcp_schema, false, {ERROR_NONE}},
     {"POST", "/v1/sessions", &session_body, 201, &session_schema, false, {ERROR_UNSUPPORTED_LANGUAGE}},
     {"GET", "/v1/sessions", NULL, 200, &sessions_schema, false, {ERROR_NONE}},
     {"GET", "/v1/sessions/{session_id}", NULL, 200, &session_schema, false, {ERROR_NOT_FOUND}},

@@ -11,7 +11,7 @@
 static const struct error_row rows[ERROR_CASES] = {
     [ERROR_NONE] = {200, "none", "no error", "", 0},
     [ERROR_INVALID_REQUEST] = {400, "invalid_request", NULL,
-			       "`at` is a JSON pointer to what is wrong: /files/0/path is the first file's `path`", 0},
+			       "what follows `at` is a JSON pointer: /a/0/b is `b` of the first element of `a`", 0},
     [ERROR_FRAMING] = {400, "invalid_http", NULL, "send either a Content-Length or chunks, never both", 0},
     [ERROR_UNSUPPORTED_LANGUAGE] = {400, "unsupported_language", NULL, "leave `language` out or set it to \"python\"", 0},
     [ERROR_TIMEOUT_RANGE] = {400, "invalid_timeout", NULL, "send an integer number of seconds, or leave `timeout_s` out", 0},
@@ -23,10 +23,12 @@ static const struct error_row rows[ERROR_CASES] = {
 	 "something in the session's working directory is in the way; remove it in a cell, or use another path", 0},
     [ERROR_SESSION_BUSY] = {409, "session_busy", "the session is busy with another cell",
 			    "a session runs one cell at a time; nothing of this one ran: it is safe to try again", 1},
-    [ERROR_UNAUTHORIZED] = {401, "unauthorized", "missing or invalid project token",
-			    "redeploy the agent to get a current one; else ask for one of `weir token mint`, and send it as "
-			    "`Authorization: Bearer TOKEN`",
-			    0},
+    [ERROR_UNAUTHORIZED] =
+	{401, "unauthorized", "missing or invalid project token",
+	 "redeploy the agent to get a current one: `weir agent env NAME` prints it, `weir agent ls` shows whether "
+	 "the agent is still there. Any other program: `weir token mint --project NAME`. It is sent as "
+	 "`Authorization: Bearer TOKEN`",
+	 0},
     [ERROR_FORBIDDEN] = {403, "forbidden", "missing or invalid project token",
 			 "the token is valid, but its scope does not cover this route", 0},
     [ERROR_NOT_FOUND] = {404, "not_found", "not found",
@@ -36,6 +38,16 @@ static const struct error_row rows[ERROR_CASES] = {
 		       "GET /openapi.json lists the paths; none has a slash at its end or two in a row", 0},
     [ERROR_NO_RUN] = {404, "not_found", "not found",
 		      "ids are the `run_id` of answers, and only a run of the token's own project is found", 0},
+    [ERROR_NO_AGENT] =
+	{404, "no_agent", "there is no such agent",
+	 "the token is for an agent that is not registered, or whose image is gone: `weir agent ls` lists those there "
+	 "are, `weir agent add` registers one",
+	 0},
+    [ERROR_UNKNOWN_TOOL] =
+	{404, "unknown_tool", NULL,
+	 "name it MODULE:NAME, with a module that `weir agent ls` lists; a name alone is looked for in each of them, in order. "
+	 "`python -m weir.agent --check` says what is missing",
+	 0},
     [ERROR_METHOD] = {405, "method_not_allowed", NULL, "the `Allow` header lists the methods of this path", 0},
     [ERROR_SLOW_REQUEST] = {408, "request_timeout", "the request did not arrive in time",
 			    "send it again over a faster connection", 0},
@@ -50,10 +62,18 @@ static const struct error_row rows[ERROR_CASES] = {
     [ERROR_AUDIT_READS] = {429, "quota_exceeded", NULL, "others are reading, perhaps of other projects: try again", 1},
     [ERROR_NO_SANDBOX] = {503, "no_sandbox", "no warm sandbox pod available, try again shortly",
 			  "nothing ran: it is safe to try again", 5},
+    [ERROR_TOOL_NOT_READY] =
+	{503, "tool_not_ready", NULL,
+	 "nothing was called: it is safe to try again. What takes so long is mostly the import of the agent's "
+	 "modules, once for each sandbox",
+	 5},
     [ERROR_NOT_READY] = {503, "not_ready", NULL, "nothing runs before the policy is verified in force and the pool is warm", 1},
     [ERROR_OVERLOADED] = {503, "overloaded", NULL, "try again when fewer requests are being sent", 1},
     [ERROR_STOPPING] = {503, "stopping", "the service is shutting down", "nothing ran: it is safe to try again", 5},
     [ERROR_SANDBOX] = {500, "sandbox_failed", NULL, "`weir doctor` shows what this host can enforce", 0},
+    [ERROR_TOOLS] =
+	{500, "tools_failed", NULL,
+	 "nothing was called. The process ended while it imported the agent's modules, in a sandbox like that of a call", 0},
     [ERROR_AUDITOR] = {500, "audit_unavailable", NULL, "the record is written by another process; look at the service's log",
 		       0},
     [ERROR_INTERNAL] = {500, "internal", "out of memory or a fault of the service", "look at the service's log", 0},

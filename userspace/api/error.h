@@ -25,6 +25,8 @@ enum error_case {
 	ERROR_NOT_FOUND, /* a session */
 	ERROR_NO_PATH,
 	ERROR_NO_RUN,
+	ERROR_NO_AGENT,
+	ERROR_UNKNOWN_TOOL,
 	ERROR_METHOD,
 	ERROR_SLOW_REQUEST,
 	ERROR_TOO_LARGE,
@@ -34,10 +36,12 @@ enum error_case {
 	ERROR_SESSIONS,
 	ERROR_AUDIT_READS,
 	ERROR_NO_SANDBOX,
+	ERROR_TOOL_NOT_READY,
 	ERROR_NOT_READY,
 	ERROR_OVERLOADED,
 	ERROR_STOPPING,
 	ERROR_SANDBOX,
+	ERROR_TOOLS,
 	ERROR_AUDITOR,
 	ERROR_INTERNAL,
 	ERROR_CANCELLED,
@@ -47,7 +51,7 @@ enum error_case {
 struct api_error {
 	enum error_case kase;
 	bool ran;	   /* whether any user code may have run */
-	char message[320]; /* UTF-8 */
+	char message[384]; /* UTF-8 */
 	char hint[256];	   /* in place of the case's own; "": that one */
 };
 

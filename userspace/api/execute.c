@@ -18,7 +18,7 @@ static void on_granted(void *ctx)
 	struct exchange *x = ctx;
 
 	quota_granted(&x->slot);
-	if (!*x->execute.session_id)
+	if (!*x->execute.session_id && !x->tool) /* of the pool */
 		waits_add(&x->server->waits, (clock_now_ns() - x->arrived_ns) / 1000);
 }
 
@@ -58,11 +58,26 @@ static void explain(const struct exchange *x, const struct run_result *result, s
 	}
 }
 
+/* Returns whether x->answer is the answer; else *ret_error says why there is none. */
+static bool make_answer(struct exchange *x, struct run_result *result, struct api_error *ret_error)
+{
+	int r = -ENODATA;
+
+	if (result->outcome == RUN_DONE && !x->gone) {
+		if (x->tool)
+			return call_make_answer(x, result, ret_error);
+		r = x->mcp ? mcp_answer_make(&x->answer, x->mcp, result) : answer_make(&x->answer, result);
+	}
+	if (r < 0)
+		explain(x, result, ret_error);
+	return r == 0;
+}
+
 static void on_done(void *ctx, struct run_result *result)
 {
 	struct exchange *x = ctx;
 	struct api_error e;
-	bool answered = false;
+	bool answered;
 
 	x->run = 0;
 	exchange_hold_request(x, 0);
@@ -70,10 +85,7 @@ static void on_done(void *ctx, struct run_result *result)
 		exchange_free(x);
 		return;
 	}
-	if (result->outcome == RUN_DONE && !x->gone)
-		answered = answer_make(&x->answer, result) == 0;
-	if (!answered)
-		explain(x, result, &e);
+	answered = make_answer(x, result, &e);
 	if (x->state == EXCHANGE_STREAM || (answered && x->wants_events))
 		exchange_stream_end(x, result, answered ? NULL : &e);
 	else if (answered)
@@ -86,8 +98,10 @@ void execute_start(struct server *s, struct exchange *x, struct session *session
 {
 	struct run_request request = {.project = x->who.project,
 				      .payload = &x->execute.payload,
+				      .agent = x->tool ? x->who.agent : NULL,
 				      .session = session,
 				      .timeout_s = x->execute.timeout_s,
+				      .output_bytes = x->tool ? LIMIT_CALL_OUTPUT_BYTES : 0,
 				      .arrived_ns = x->arrived_ns,
 				      .granted = on_granted,
 				      .progress = on_progress,
@@ -118,7 +132,7 @@ void execute_next(struct server *s)
 void execute_answer_waiting(struct server *s, struct exchange *x, enum error_case kase, const char *message)
 {
 	/* Out of the lines first: an answered exchange still in one would be given a run, and be freed under that. */
-	struct session *session = x->line ? runclient_session_find(s->runs, x->execute.session_id, x->who.project) : NULL;
+	struct session *session = x->line ? session_of(x, x->execute.session_id) : NULL;
 
 	cells_leave(x);
 	quota_leave(&s->quota, &x->slot);
@@ -188,7 +202,7 @@ static void over_quota(struct exchange *x, int r)
 
 static void enter_session(struct server *s, struct exchange *x)
 {
-	struct session *session = runclient_session_find(s->runs, x->execute.session_id, x->who.project);
+	struct session *session = session_of(x, x->execute.session_id);
 	int r;
 
 	if (!session) {
@@ -204,15 +218,10 @@ static void enter_session(struct server *s, struct exchange *x)
 		cells_next(s, session);
 }
 
-void handle_execute(struct server *s, struct exchange *x)
+void execute_enter(struct server *s, struct exchange *x)
 {
-	struct api_error e;
 	int r;
 
-	if (request_parse_execute(x->body, x->body_len, &x->execute, &e) < 0) {
-		exchange_reply_error(x, &e);
-		return;
-	}
 	exchange_drop_body(x);
 	exchange_hold_request(x, x->execute.payload.len + x->execute.payload.digest_count * sizeof(struct file_digest));
 	if (*x->execute.session_id) {
@@ -226,4 +235,14 @@ void handle_execute(struct server *s, struct exchange *x)
 		over_quota(x, r);
 	else if (r == 1)
 		execute_start(s, x, NULL);
+}
+
+void handle_execute(struct server *s, struct exchange *x)
+{
+	struct api_error e;
+
+	if (request_parse_execute(x->body, x->body_len, &x->execute, &e) < 0)
+		exchange_reply_error(x, &e);
+	else
+		execute_enter(s, x);
 }

@@ -328,6 +328,8 @@ void exchange_free(struct exchange *x)
 	answer_clear(&x->answer);
 	budget_force(&s->answers, &x->answer_held, x->who.project, 0);
 	free(x->text);
+	free(x->tool);
+	free(x->mcp);
 	free(x);
 	s->exchanges--;
 	execute_next(s);

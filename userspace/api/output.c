@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two pipes of a run: what is kept of them, and what is only counted. */
+/* The pipes of a run: what is kept of them, and what is only counted. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "api/runclient_priv.h"
 #include "core/limits.h"
 
-/* What is kept grows from here, doubling, to LIMIT_OUTPUT_BYTES: most runs print little. */
+/* What is kept grows from here, doubling, to its cap: most runs print little. */
 #define OUT_FIRST 4096
 /* Reads from one pipe before the others get their turn. */
 #define READ_BATCH 8
@@ -25,15 +25,15 @@ void run_tell_progress(struct run *run)
 static size_t keep_room(struct run *run, enum run_stream s)
 {
 	struct run_result *r = &run->result;
-	size_t room = run->out_room[s];
+	size_t room = run->out_room[s], cap = s == RUN_RESULT ? RUN_RESULT_BYTES : run->request.output_bytes;
 
 	if (r->out_len[s] < room)
 		return room - r->out_len[s];
-	if (room >= LIMIT_OUTPUT_BYTES)
+	if (room >= cap)
 		return 0;
 	room = room ? room * 2 : OUT_FIRST;
-	if (room > LIMIT_OUTPUT_BYTES)
-		room = LIMIT_OUTPUT_BYTES;
+	if (room > cap)
+		room = cap;
 	{
 		char *grown = realloc(r->out[s], room);
 
@@ -58,13 +58,18 @@ static enum read_result read_once(struct runclient *rc, struct run *run, enum ru
 	while (n < 0 && errno == EINTR);
 	if (n < 0 && errno == EAGAIN)
 		return READ_EMPTY;
-	if (n <= 0)
+	if (n <= 0) {
+		if (s == RUN_RESULT)
+			r->result_ended = n == 0;
 		return READ_END;
+	}
 	r->out_bytes[s] += (uint64_t)n;
 	if (room) {
 		r->out_len[s] += (size_t)n;
 		return READ_MORE;
 	}
+	if (s == RUN_RESULT)
+		return READ_END; /* no result any more, whatever follows: closing the pipe is the end of it for its writer */
 	if (run->first_over < 0)
 		run->first_over = (int)s;
 	if (run->state == RUN_RUNNING)

@@ -28,11 +28,18 @@ static char *put(char *at, const void *data, size_t len)
 	return at + len;
 }
 
+static uint32_t flags_of(const struct payload_parts *parts)
+{
+	if (parts->call)
+		return REQUEST_CALL;
+	return (parts->session ? REQUEST_SESSION : 0) | (parts->stdin_text ? REQUEST_STDIN : 0);
+}
+
 int payload_make(struct payload *ret, const struct payload_parts *parts)
 {
 	struct request_header header = {
 	    .magic = REQUEST_MAGIC,
-	    .flags = (parts->session ? REQUEST_SESSION : 0) | (parts->stdin_text ? REQUEST_STDIN : 0),
+	    .flags = flags_of(parts),
 	    .code_len = (uint32_t)parts->code_len,
 	    .stdin_len = (uint32_t)parts->stdin_len,
 	    .env_len = (uint32_t)parts->env_len,
@@ -64,7 +71,7 @@ int payload_make(struct payload *ret, const struct payload_parts *parts)
 		at = put(at, f->content, f->len);
 		payload_digest(&digests[digest_count++], f->path, f->path_len, f->content, f->len);
 	}
-	if (!parts->session)
+	if (!parts->session && !parts->call)
 		payload_digest(&digests[digest_count++], PAYLOAD_SCRIPT, strlen(PAYLOAD_SCRIPT), parts->code, parts->code_len);
 
 	*ret = (struct payload){.data = TAKE_PTR(data), .len = len, .digests = TAKE_PTR(digests), .digest_count = digest_count};

@@ -19,7 +19,7 @@
 struct payload {
 	char *data; /* malloc'd: header, code, standard input, environment, files */
 	size_t len;
-	struct file_digest *digests; /* malloc'd: of every file, and of the script unless it is a session's cell */
+	struct file_digest *digests; /* malloc'd: of every file, and of the script of a run for single use */
 	size_t digest_count;
 };
 
@@ -31,6 +31,7 @@ struct payload_file {
 
 struct payload_parts {
 	bool session;
+	bool call; /* of a tool: `code` is its name, `stdin_text` its arguments, and there is nothing else */
 	const char *code, *stdin_text; /* stdin_text NULL: none was given */
 	size_t code_len, stdin_len;
 	const char *env; /* "NAME=VALUE" strings, each with its NUL */

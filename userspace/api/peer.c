@@ -153,11 +153,11 @@ static void told_session(struct runclient *rc, struct session *s, const struct t
 	}
 }
 
-static void told_run(struct runclient *rc, struct run *run, const struct tell *t, int fds[GRANT_FDS], size_t nfds)
+static void told_run(struct runclient *rc, struct run *run, const struct tell *t, const int *fds, size_t nfds)
 {
 	switch (t->type) {
 	case TELL_GRANT:
-		if (run->state == RUN_ASKED && nfds == GRANT_FDS) {
+		if (run->state == RUN_ASKED && nfds == run_grant_fds(run)) {
 			run_grant(rc, run, &t->grant, fds);
 			return;
 		}
@@ -182,7 +182,7 @@ static void told_run(struct runclient *rc, struct run *run, const struct tell *t
 	}
 }
 
-static void told(struct runclient *rc, const struct tell *t, int fds[GRANT_FDS], size_t nfds)
+static void told(struct runclient *rc, const struct tell *t, int fds[GRANT_FDS_CALL], size_t nfds)
 {
 	struct run *run = run_find(rc, t->req);
 	struct session *s = session_by_req(rc, t->req);
@@ -201,8 +201,8 @@ void supervisor_read(struct runclient *rc)
 {
 	for (int i = 0; i < PEER_BATCH && rc->supervisor.fd >= 0; i++) {
 		struct tell t = {0};
-		int fds[GRANT_FDS];
-		size_t nfds = GRANT_FDS;
+		int fds[GRANT_FDS_CALL];
+		size_t nfds = GRANT_FDS_CALL;
 		ssize_t n = ipc_recv(rc->supervisor.fd, &t, sizeof t, fds, &nfds);
 
 		if (n == -EAGAIN)

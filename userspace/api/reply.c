@@ -61,6 +61,10 @@ void exchange_reply_error(struct exchange *x, const struct api_error *e)
 {
 	const struct error_row *row = error_row(e->kase);
 
+	if (x->mcp) {
+		mcp_reply_error(x, e);
+		return;
+	}
 	x->retry_after_s = row->retry_after_s;
 	exchange_reply_json(x, row->status, error_json(e));
 }
@@ -82,9 +86,11 @@ void exchange_reply_answer(struct exchange *x, struct run_result *result)
 {
 	size_t len, n, done = 0;
 	char *text;
+	size_t left = answer_held(&x->answer) + result->files.len;
 
-	if (answer_held(&x->answer) + result->out_len[RUN_STDOUT] + result->out_len[RUN_STDERR] + result->files.len >
-	    ANSWER_AT_ONCE) {
+	for (int i = 0; i < RUN_PIPES; i++)
+		left += result->out_len[i];
+	if (left > ANSWER_AT_ONCE) {
 		answer_own(&x->answer, result);
 		exchange_hold_answer(x);
 		x->long_answer = true;

@@ -125,7 +125,8 @@ static int check_present(struct parse *p, const char *where, const struct reques
 		if (!table[i].required || values[i].text)
 			continue;
 		request_point(inner, where, table[i].name, strlen(table[i].name));
-		return request_refuse(p, inner, "expected a %s, found no such member", table[i].type);
+		return request_refuse(p, inner, "expected %s %s, found no such member",
+				      strchr("aeiou", table[i].type[0]) ? "an" : "a", table[i].type);
 	}
 	if (choices == 0 || chosen == 1)
 		return 0;
@@ -152,7 +153,10 @@ int request_read_members(struct parse *p, const char *where, const struct jtext 
 		request_point(inner, where, name.text + 1, name.len - 2);
 		if (i == count) {
 			list_names(table, count, false, names, sizeof names);
-			return request_refuse(p, inner, "expected one of %s, found an unknown name", names);
+			request_refuse(p, inner, "expected one of %s, found an unknown name", names);
+			if (p->unknown)
+				p->unknown(p, &name);
+			return -1;
 		}
 		/* As the table spells it: the body may have escapes in it. */
 		request_point(inner, where, table[i].name, strlen(table[i].name));
@@ -211,8 +215,21 @@ static const struct request_member session_members[] = {LANGUAGE};
 
 const struct request_member *request_members(enum request_body body, size_t *ret_count)
 {
-	*ret_count = body == REQUEST_BODY_EXECUTE ? MEMBERS : sizeof session_members / sizeof *session_members;
-	return body == REQUEST_BODY_EXECUTE ? execute_members : session_members;
+	switch (body) {
+	case REQUEST_BODY_EXECUTE:
+		*ret_count = MEMBERS;
+		return execute_members;
+	case REQUEST_BODY_CALL:
+		*ret_count = CALL_MEMBERS;
+		return request_call_members;
+	case REQUEST_BODY_MCP:
+		*ret_count = MCP_MEMBERS;
+		return request_mcp_members;
+	case REQUEST_BODY_SESSION:
+		break;
+	}
+	*ret_count = sizeof session_members / sizeof *session_members;
+	return session_members;
 }
 
 static int take_code(struct parse *p, const char *where, const struct jtext *value)
@@ -240,13 +257,11 @@ static int take_language(struct parse *p, const char *where, const struct jtext 
 	return -1;
 }
 
-static int take_timeout(struct parse *p, const char *where, const struct jtext *value)
+int request_take_timeout(struct parse *p, const struct jtext *value, unsigned most)
 {
-	unsigned most = p->parts.session ? LIMIT_CELL_TIMEOUT_MAX_S : LIMIT_TIMEOUT_MAX_S;
 	bool ok = value->kind == JTEXT_NUMBER && value->len <= 9;
 	unsigned n = 0;
 
-	(void)where;
 	/* Digits only: 1.0 and 1e1 are numbers that JSON calls equal to integers, but not what a careful client sends. */
 	for (size_t i = 0; ok && i < value->len; i++) {
 		ok = value->text[i] >= '0' && value->text[i] <= '9';
@@ -258,6 +273,12 @@ static int take_timeout(struct parse *p, const char *where, const struct jtext *
 	}
 	p->timeout_s = n;
 	return 0;
+}
+
+static int take_timeout(struct parse *p, const char *where, const struct jtext *value)
+{
+	(void)where;
+	return request_take_timeout(p, value, p->parts.session ? LIMIT_CELL_TIMEOUT_MAX_S : LIMIT_TIMEOUT_MAX_S);
 }
 
 static int take_stdin(struct parse *p, const char *where, const struct jtext *value)
@@ -377,8 +398,7 @@ static const struct {
     {MEMBER_ENV, take_env},
 };
 
-/* The body as an object's members. */
-static int read_body(struct parse *p, size_t len, const struct request_member *table, size_t count, struct jtext *ret)
+int request_read_body(struct parse *p, size_t len, const struct request_member *table, size_t count, struct jtext *ret)
 {
 	struct err err = {0};
 	struct jtext root;
@@ -398,7 +418,7 @@ static int parse_execute(struct parse *p, size_t len, struct execute_request *re
 {
 	struct jtext values[MEMBERS];
 
-	if (read_body(p, len, execute_members, MEMBERS, values) < 0)
+	if (request_read_body(p, len, execute_members, MEMBERS, values) < 0)
 		return -1;
 	for (size_t i = 0; i < sizeof takers / sizeof *takers; i++) {
 		const struct jtext *value = &values[takers[i].member];
@@ -437,7 +457,7 @@ int request_parse_session(char *body, size_t len, struct api_error *ret_error)
 
 	if (len == 0)
 		return 0;
-	if (read_body(&p, len, session_members, 1, &language) < 0)
+	if (request_read_body(&p, len, session_members, 1, &language) < 0)
 		return -1;
 	return language.text ? take_language(&p, "/language", &language) : 0;
 }

@@ -25,15 +25,24 @@ struct execute_request {
  */
 int request_parse_execute(char *body, size_t len, struct execute_request *ret, struct api_error *ret_error);
 
+struct call_request {
+	struct payload payload; /* name and arguments, ready to be sent; the arguments byte for byte */
+	uint32_t timeout_s;
+};
+
+/* The body of `POST /v1/call`. As request_parse_execute(). */
+int request_parse_call(char *body, size_t len, struct call_request *ret, struct api_error *ret_error);
+
 /* The body of `POST /v1/sessions`: nothing, or an object that may name the language. Returns as above. */
 int request_parse_session(char *body, size_t len, struct api_error *ret_error);
 
 /* One member of a request's object: what the parser demands of it and what /openapi.json says of it. */
 struct request_member {
-	const char *name, *type; /* of JSON Schema: "string", "integer", "array" (of objects), "object" (of strings) */
+	const char *name, *type; /* of JSON Schema: "string", "integer", "array" (of objects), "object"; "*": any */
 	bool required;
 	bool one_of;	   /* exactly one of the members so marked must be there */
 	bool base64;	   /* a string that stands for bytes */
+	bool any;	   /* an object whose members may be called and hold whatever they like; else they are strings */
 	const char *value; /* the only string it may be; NULL: any */
 	long long min,
 	    max;	  /* an integer's value; bytes of a string's text, elements, members: at most `max`. 0: not told here */
@@ -43,7 +52,7 @@ struct request_member {
 	const char *description;
 };
 
-enum request_body { REQUEST_BODY_EXECUTE, REQUEST_BODY_SESSION };
+enum request_body { REQUEST_BODY_EXECUTE, REQUEST_BODY_SESSION, REQUEST_BODY_CALL, REQUEST_BODY_MCP };
 /* The members of a body, *ret_count of them. Static. */
 const struct request_member *request_members(enum request_body body, size_t *ret_count);
 

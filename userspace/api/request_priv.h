@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What request.c and request_files.c share. */
+/* What request.c, request_files.c and request_call.c share. */
 #ifndef WEIR_API_REQUEST_PRIV_H
 #define WEIR_API_REQUEST_PRIV_H
 
@@ -13,6 +13,7 @@
 struct parse {
 	char *body;
 	struct api_error *error;
+	void (*unknown)(struct parse *p, const struct jtext *name); /* may give the error of an unknown name a hint; or NULL */
 	struct payload_parts parts;
 	char *env;		    /* malloc'd: what parts.env points to */
 	struct payload_file *files; /* malloc'd: what parts.files points to */
@@ -38,6 +39,19 @@ int request_read_members(struct parse *p, const char *where, const struct jtext 
 
 enum file_member { FILE_PATH, FILE_CONTENT, FILE_CONTENT_BASE64, FILE_MEMBERS };
 extern const struct request_member request_file_members[FILE_MEMBERS];
+
+/* The body as an object's members, as request_read_members() reads them. */
+int request_read_body(struct parse *p, size_t len, const struct request_member *table, size_t count, struct jtext *ret);
+
+/* A deadline: an integer of seconds up to `most`. Sets p->timeout_s. */
+int request_take_timeout(struct parse *p, const struct jtext *value, unsigned most);
+
+enum call_member { CALL_NAME, CALL_ARGUMENTS, CALL_TIMEOUT, CALL_MEMBERS };
+extern const struct request_member request_call_members[CALL_MEMBERS];
+
+/* Of a message of the Model Context Protocol; mcp_message.c reads it. */
+enum mcp_member { MCP_JSONRPC, MCP_ID, MCP_METHOD, MCP_PARAMS, MCP_MEMBERS };
+extern const struct request_member request_mcp_members[MCP_MEMBERS];
 
 /* The member `files`: an array. */
 int request_take_files(struct parse *p, const char *where, const struct jtext *value);

@@ -15,10 +15,13 @@
 static const struct route routes[] = {
     {"POST", "/v1/execute", PROJECT, LIMIT_BODY_BYTES, handle_execute,
      "run one Python snippet in a single-use sandbox, or a cell of a session"},
+    {"POST", "/v1/call", SCOPE_AGENT, LIMIT_CALL_BODY_BYTES, handle_call,
+     "run one tool of the token's agent in a single-use sandbox of its image"},
     {"POST", "/v1/sessions", PROJECT, LIMIT_SESSION_BODY_BYTES, handle_session_open, "open a session"},
     {"GET", "/v1/sessions", PROJECT, 0, handle_session_list, "the project's sessions"},
     {"GET", "/v1/sessions/{session_id}", PROJECT, 0, handle_session_get, "one session"},
     {"DELETE", "/v1/sessions/{session_id}", PROJECT, 0, handle_session_delete, "end a session"},
+    {"POST", "/mcp", PROJECT, LIMIT_MCP_BODY_BYTES, handle_mcp, "one message of the Model Context Protocol"},
     {"GET", "/v1/pool", SCOPE_OPERATOR, 0, handle_pool, "pool status"},
     {"GET", "/v1/runs/{run_id}", PROJECT | SCOPE_REVIEWER, 0, handle_run, "what one run did"},
     {"GET", "/v1/runs/{run_id}/audit", PROJECT | SCOPE_REVIEWER, 0, handle_run_audit, "everything one run tried"},
@@ -118,7 +121,8 @@ static void forbid(struct exchange *x)
 		if (x->route->scopes & token_scope_names[i].bit)
 			used += (size_t)snprintf(scopes + used, sizeof scopes - used, "%s%s", used ? " or " : "",
 						 token_scope_names[i].name);
-	error_set_hint(&x->error, "%s: it takes one of scope %s", error_row(ERROR_FORBIDDEN)->hint, scopes);
+	error_set_hint(&x->error, "%s: it takes one of scope %s%s", error_row(ERROR_FORBIDDEN)->hint, scopes,
+		       x->route->scopes & SCOPE_AGENT ? ": `weir agent env NAME` prints one" : "");
 }
 
 void route_exchange(struct server *s, struct exchange *x, const char *method, const char *path)

@@ -15,6 +15,8 @@
 
 /* Every process is dead when TELL_END comes, so both pipes are at their end; a moment is all it can take to read them. */
 #define DRAIN_S 5
+/* The supervisor gives up on a tool's sandbox at its own limit and says which stage was slow: its words are waited for. */
+#define CALL_READY_MORE_S 5
 /* After the order to start, a sandbox that was dead already is told at once. Until then its request is kept for another one. */
 #define PROOF_NS SECOND_NS
 
@@ -34,7 +36,7 @@ static void close_fd(struct runclient *rc, struct run *run, enum watch watch)
 
 static void close_fds(struct runclient *rc, struct run *run)
 {
-	for (int i = 0; i < 3; i++)
+	for (size_t i = 0; i < sizeof run->fds / sizeof *run->fds; i++)
 		close_fd(rc, run, (enum watch)i);
 	if (run->dir >= 0 && !run->session)
 		close(run->dir);
@@ -62,8 +64,8 @@ void run_finish(struct runclient *rc, struct run *run, enum run_outcome outcome)
 	if (s)
 		session_release(rc, run);
 	run->request.done(run->request.ctx, r);
-	free(r->out[RUN_STDOUT]);
-	free(r->out[RUN_STDERR]);
+	for (int i = 0; i < RUN_PIPES; i++)
+		free(r->out[i]);
 	free(r->egress);
 	free(r->files.data);
 	payload_clear(&run->payload);
@@ -161,6 +163,22 @@ static void send_request(struct runclient *rc, struct run *run)
 	start(rc, run);
 }
 
+int run_ask_sandbox(struct runclient *rc, const struct run *run)
+{
+	struct ask ask = {.type = ASK_SANDBOX, .req = run->req};
+
+	memcpy(ask.project, run->project, sizeof ask.project);
+	memcpy(ask.agent, run->agent, sizeof ask.agent);
+	return peer_send(rc, &rc->supervisor, &ask);
+}
+
+uint64_t run_ask_deadline(const struct run *run)
+{
+	if (*run->agent)
+		return run->asked_ns + (LIMIT_CALL_READY_S + CALL_READY_MORE_S) * SECOND_NS;
+	return run->request.arrived_ns + LIMIT_POOL_WAIT_S * SECOND_NS;
+}
+
 static void granted(struct run *run)
 {
 	if (run->request.granted && !run->granted_told)
@@ -168,11 +186,27 @@ static void granted(struct run *run)
 	run->granted_told = true;
 }
 
-/* From now on the run has a sandbox, whose request it sends. */
-static int begin_sending(struct runclient *rc, struct run *run, const int fds[GRANT_FDS])
+/* Whatever the peer made of it: nothing here may block on it. */
+static int watch_unblocked(struct runclient *rc, struct run *run, enum watch watch)
 {
-	static const enum watch order[3] = {
-	    [GRANT_REQUEST] = WATCH_REQUEST, [GRANT_STDOUT] = WATCH_STDOUT, [GRANT_STDERR] = WATCH_STDERR};
+	int flags = fcntl(run->fds[watch], F_GETFL);
+
+	if (flags < 0 || fcntl(run->fds[watch], F_SETFL, flags | O_NONBLOCK) < 0)
+		return -errno;
+	return watch_fd(rc, run->fds[watch], run->req, watch, watch == WATCH_REQUEST ? EPOLLOUT : EPOLLIN);
+}
+
+/* From now on the run has a sandbox, whose request it sends. */
+static int begin_sending(struct runclient *rc, struct run *run, const int *fds)
+{
+	static const struct {
+		enum grant_fd from;
+		enum watch to;
+	} pipes[] = {{GRANT_REQUEST, WATCH_REQUEST},
+		     {GRANT_STDOUT, WATCH_STDOUT},
+		     {GRANT_STDERR, WATCH_STDERR},
+		     {GRANT_RESULT, WATCH_RESULT}};
+	size_t count = *run->agent ? 4 : 3;
 	int r = 0;
 
 	run->granted_ns = clock_now_ns();
@@ -180,21 +214,15 @@ static int begin_sending(struct runclient *rc, struct run *run, const int fds[GR
 	    run->granted_ns > run->request.arrived_ns ? (run->granted_ns - run->request.arrived_ns) / 1000 : 0;
 	run->state = RUN_SENDING;
 	run->deadline_ns = run->granted_ns + LIMIT_READY_S * SECOND_NS;
-	for (int i = 0; i < 3; i++)
-		run->fds[order[i]] = fds[i];
+	for (size_t i = 0; i < count; i++)
+		run->fds[pipes[i].to] = fds[pipes[i].from];
 	run->dir = fds[GRANT_DIR];
-	for (int i = 0; i < 3 && r == 0; i++) {
-		int flags = fcntl(fds[i], F_GETFL);
-
-		if (flags < 0 || fcntl(fds[i], F_SETFL, flags | O_NONBLOCK) < 0)
-			r = -errno;
-		else
-			r = watch_fd(rc, fds[i], run->req, order[i], order[i] == WATCH_REQUEST ? EPOLLOUT : EPOLLIN);
-	}
+	for (size_t i = 0; i < count && r == 0; i++)
+		r = watch_unblocked(rc, run, pipes[i].to);
 	return r;
 }
 
-void run_grant(struct runclient *rc, struct run *run, const struct tell_grant *grant, int fds[GRANT_FDS])
+void run_grant(struct runclient *rc, struct run *run, const struct tell_grant *grant, const int *fds)
 {
 	int r = begin_sending(rc, run, fds);
 
@@ -233,28 +261,27 @@ int run_begin_cell(struct runclient *rc, struct run *run)
  */
 static bool retry(struct runclient *rc, struct run *run, const struct tell_end *end)
 {
-	struct ask ask = {.type = ASK_SANDBOX, .req = run->req};
 	struct run_result *r = &run->result;
 
 	if (run->session || run->retried || run->cancelled || run->kill_asked || !run->payload.data)
 		return false;
 	if (end->ran || end->end != RUN_END_BROKEN || *end->layer || end->refused_errno)
 		return false;
-	memcpy(ask.project, run->project, sizeof ask.project);
-	if (peer_send(rc, &rc->supervisor, &ask) < 0)
+	if (run_ask_sandbox(rc, run) < 0)
 		return false;
 	log_warn("sandbox %s was dead before its run could start: another one is asked for", r->grant.sandbox_id);
 	close_fds(rc, run);
-	for (int i = 0; i < RUN_STREAMS; i++) {
+	for (int i = 0; i < RUN_PIPES; i++) {
 		r->out_len[i] = 0;
 		r->out_bytes[i] = 0;
 	}
+	r->result_ended = false;
 	memset(&r->grant, 0, sizeof r->grant);
 	run->first_over = -1;
 	run->sent = 0;
 	run->retried = true;
 	run->state = RUN_ASKED;
-	run->deadline_ns = run->request.arrived_ns + LIMIT_POOL_WAIT_S * SECOND_NS;
+	run->deadline_ns = run_ask_deadline(run);
 	return true;
 }
 
@@ -276,10 +303,11 @@ static void complete(struct runclient *rc, struct run *run)
 		end->detail[0] = 0;
 	}
 	if (end->end == RUN_END_OUTPUT && run->first_over >= 0)
-		snprintf(end->detail, sizeof end->detail, "%s limit of %d MiB exceeded", stream_names[run->first_over],
-			 LIMIT_OUTPUT_BYTES >> 20);
+		snprintf(end->detail, sizeof end->detail, "%s limit of %zu MiB exceeded", stream_names[run->first_over],
+			 run->request.output_bytes >> 20);
 	if (end->end == RUN_END_MEMORY && !*end->detail)
-		snprintf(end->detail, sizeof end->detail, "memory limit of %d MiB exceeded", LIMIT_MEMORY_BYTES >> 20);
+		snprintf(end->detail, sizeof end->detail, "memory limit of %d MiB exceeded",
+			 (r->call ? LIMIT_CALL_MEMORY_BYTES : LIMIT_MEMORY_BYTES) >> 20);
 	if (end->end == RUN_END_TIMEOUT) {
 		if (!*end->detail)
 			snprintf(end->detail, sizeof end->detail, "timed out after %us", run->request.timeout_s);
@@ -314,8 +342,10 @@ static void settle(struct runclient *rc, struct run *run)
 static void reading_done(struct runclient *rc, struct run *run)
 {
 	struct query q = {.type = QUERY_SUMMARY, .req = run->req};
+	const struct run_result *r = &run->result;
 
-	if (run->state != RUN_ENDED || run->fds[WATCH_STDOUT] >= 0 || run->fds[WATCH_STDERR] >= 0)
+	if (run->state != RUN_ENDED || run->fds[WATCH_STDOUT] >= 0 || run->fds[WATCH_STDERR] >= 0 ||
+	    run->fds[WATCH_RESULT] >= 0)
 		return;
 	snprintf(q.run_id, sizeof q.run_id, "%s", run->result.grant.run_id);
 	run->state = RUN_SUMMARY;
@@ -324,7 +354,10 @@ static void reading_done(struct runclient *rc, struct run *run)
 		log_error("run %s: no auditor to ask; its answer has counters only", q.run_id);
 		run->summarised = true;
 	}
-	collect_begin(rc, run);
+	if (r->call)
+		run->collect = COLLECT_DONE; /* what it leaves in its directory is nobody's */
+	else
+		collect_begin(rc, run);
 	settle(rc, run);
 }
 
@@ -466,6 +499,7 @@ void run_expired(struct runclient *rc, struct run *run)
 			  run->result.grant.run_id, DRAIN_S);
 		close_fd(rc, run, WATCH_STDOUT);
 		close_fd(rc, run, WATCH_STDERR);
+		close_fd(rc, run, WATCH_RESULT);
 		run->result.truncated = true;
 		reading_done(rc, run);
 		return;

@@ -286,22 +286,24 @@ int runclient_fd(const struct runclient *rc)
 }
 
 /* Whether it is a payload of the kind that is wanted, and one that the collector can be told of. */
-static bool payload_ok(const struct payload *p, bool cell)
+static bool payload_ok(const struct payload *p, bool cell, bool call)
 {
 	struct request_header h;
 
 	if (!p->data || p->len < sizeof h || p->digest_count > COLLECT_DIGESTS_MAX)
 		return false;
 	memcpy(&h, p->data, sizeof h);
-	return h.magic == REQUEST_MAGIC && ((h.flags & REQUEST_SESSION) != 0) == cell;
+	return h.magic == REQUEST_MAGIC && ((h.flags & REQUEST_SESSION) != 0) == cell &&
+	       ((h.flags & REQUEST_CALL) != 0) == call;
 }
 
-static int ask_sandbox(struct runclient *rc, const struct run *run)
+static bool request_ok(const struct run_request *r, const struct payload *p)
 {
-	struct ask ask = {.type = ASK_SANDBOX, .req = run->req};
-
-	memcpy(ask.project, run->project, sizeof ask.project);
-	return peer_send(rc, &rc->supervisor, &ask);
+	if (strlen(r->project) >= IPC_PROJECT_MAX || (r->agent && r->session))
+		return false;
+	if (r->agent && (!*r->agent || strlen(r->agent) >= IPC_PROJECT_MAX))
+		return false;
+	return payload_ok(p, r->session != NULL, r->agent != NULL);
 }
 
 static int begin_cell(struct runclient *rc, struct run *run)
@@ -328,7 +330,7 @@ int runclient_start(struct runclient *rc, const struct run_request *request, uin
 	int r = -EINVAL;
 
 	*request->payload = (struct payload){0};
-	if (strlen(request->project) < IPC_PROJECT_MAX && payload_ok(&payload, request->session != NULL)) {
+	if (request_ok(request, &payload)) {
 		run = calloc(1, sizeof *run);
 		r = run ? 0 : -ENOMEM;
 	}
@@ -340,12 +342,21 @@ int runclient_start(struct runclient *rc, const struct run_request *request, uin
 		run->result.session = run->session != NULL;
 		memcpy(run->project, request->project, strlen(request->project) + 1);
 		run->request.project = run->project;
+		if (request->agent)
+			memcpy(run->agent, request->agent, strlen(request->agent) + 1);
+		run->request.agent = NULL;
+		run->result.call = *run->agent != 0;
+		if (!run->request.output_bytes)
+			run->request.output_bytes = LIMIT_OUTPUT_BYTES;
 		if (!run->request.arrived_ns)
 			run->request.arrived_ns = clock_now_ns();
-		run->deadline_ns = run->request.arrived_ns + LIMIT_POOL_WAIT_S * SECOND_NS;
+		run->asked_ns = clock_now_ns();
+		run->deadline_ns = run_ask_deadline(run);
 		run->first_over = -1;
-		run->fds[0] = run->fds[1] = run->fds[2] = run->dir = -1;
-		r = run->session ? begin_cell(rc, run) : ask_sandbox(rc, run);
+		run->dir = -1;
+		for (size_t i = 0; i < sizeof run->fds / sizeof *run->fds; i++)
+			run->fds[i] = -1;
+		r = run->session ? begin_cell(rc, run) : run_ask_sandbox(rc, run);
 	}
 	if (r < 0) {
 		free(run);
@@ -438,13 +449,14 @@ int runclient_ask_pool(struct runclient *rc, void (*done)(void *ctx, const struc
 	return question_ask(rc, q, &rc->supervisor, &ask);
 }
 
-int runclient_audit(struct runclient *rc, const char *run_id, const char *project,
+int runclient_audit(struct runclient *rc, const char *run_id, const char *project, const char *agent,
 		    void (*done)(void *ctx, int status, const char *text, size_t len), void *ctx)
 {
 	struct query query = {.type = QUERY_RUN};
 	struct question *q;
 
-	if (strlen(run_id) >= sizeof query.run_id || strlen(project) >= sizeof query.project)
+	if (strlen(run_id) >= sizeof query.run_id || strlen(project) >= sizeof query.project ||
+	    strlen(agent) >= sizeof query.agent)
 		return -EINVAL;
 	q = question_new(rc, AUDIT_ANSWER_S, ctx);
 	if (!q)
@@ -453,5 +465,6 @@ int runclient_audit(struct runclient *rc, const char *run_id, const char *projec
 	query.req = q->req;
 	memcpy(query.run_id, run_id, strlen(run_id) + 1);
 	memcpy(query.project, project, strlen(project) + 1);
+	memcpy(query.agent, agent, strlen(agent) + 1);
 	return question_ask(rc, q, &rc->auditor, &query);
 }

@@ -7,11 +7,13 @@
  * fd that covers the connections, every pipe and a timer, so no separate time-out is needed) and then calls
  * runclient_step(). One run goes
  *
- *   ASKED     ASK_SANDBOX is out; at most until its wait limit, then it is withdrawn
+ *   ASKED     ASK_SANDBOX is out; at most until its wait limit, then it is withdrawn. A call's limit is longer, and counts from
+ *             the asking: making its sandbox takes as long as the image's modules take to be imported
  *   SENDING   TELL_GRANT came: the request is being written to the sandbox's socket
- *   RUNNING   ASK_START is out; both pipes are read, each kept up to LIMIT_OUTPUT_BYTES and counted beyond
- *   ENDED     TELL_END came: the rest of both pipes is read to its end of stream (of a cell: until they are empty)
- *   SUMMARY   QUERY_SUMMARY and struct collect are out, each with a deadline of its own
+ *   RUNNING   ASK_START is out; both output pipes are read, each kept up to its cap and counted beyond; of a call, a third
+ *             one with its result, which is closed when there is too much in it
+ *   ENDED     TELL_END came: the rest of the pipes is read to its end of stream (of a cell: until they are empty)
+ *   SUMMARY   QUERY_SUMMARY and struct collect are out, each with a deadline of its own; a call leaves no files
  *
  * and every state has a deadline, so that no peer can hold a run open for ever. A sandbox that dies between its grant and its
  * start has run nothing: then another one is asked for, once.
@@ -29,6 +31,7 @@
 
 #include "api/payload.h"
 #include "core/err.h"
+#include "core/limits.h"
 #include "ipc/ipc.h"
 
 /* The auditor's time to tell what a run tried on the network; then the answer falls back on the supervisor's counters. */
@@ -36,8 +39,11 @@
 
 struct runclient;
 
-/* The two output streams, as indices. */
-enum run_stream { RUN_STDOUT, RUN_STDERR, RUN_STREAMS };
+/* The two output streams, as indices; and of a tool call a third pipe, with its result. */
+enum run_stream { RUN_STDOUT, RUN_STDERR, RUN_STREAMS, RUN_RESULT = RUN_STREAMS, RUN_PIPES };
+
+/* What is kept of a call's result: the longest frame, and a byte that shows that there was more. */
+#define RUN_RESULT_BYTES (sizeof(struct result_header) + LIMIT_RESULT_BYTES + 1)
 
 enum run_outcome {
 	RUN_DONE,    /* user code ran and ended, however it ended: a 200 */
@@ -72,25 +78,29 @@ struct run_result {
 	uint32_t timeout_s;	 /* as asked */
 	struct tell_grant grant; /* ids and Python version; all "" when there was no sandbox */
 	struct tell_fail fail;	 /* RUN_FAILED: layer and a sentence */
-	struct tell_end end; /* RUN_DONE: exit code, usage, counters; `detail` filled in where the supervisor left it empty */
-	char *out[RUN_STREAMS]; /* raw bytes; may hold NUL, not terminated; NULL when empty. At a deadline kill stderr has */
-	size_t out_len[RUN_STREAMS]; /* "timed out after <N>s" added as its own last line (it counts here, not in out_bytes) */
-	uint64_t out_bytes[RUN_STREAMS]; /* what the program wrote, cut or not */
-	bool truncated;			 /* whether out_bytes is more than was kept */
-	char *egress;			 /* JSON text of the `egress` object from the auditor; NULL when it did not answer */
-	size_t egress_len;		 /* bytes */
-	struct run_files files;		 /* what it left in its working directory */
-	bool session;			 /* a session's cell; `end.over` says whether it cost the session its life */
-	uint64_t queue_us;		 /* from arrival to the grant */
-	uint64_t send_us;		 /* from the grant to the order to start */
-	uint64_t collect_us;		 /* from the run's end being known to the answer being complete */
+	struct tell_end end;  /* RUN_DONE: exit code, usage, counters; `detail` filled in where the supervisor left it empty */
+	char *out[RUN_PIPES]; /* raw bytes; may hold NUL, not terminated; NULL when empty. At a deadline kill stderr has */
+	size_t out_len[RUN_PIPES]; /* "timed out after <N>s" added as its own last line (it counts here, not in out_bytes) */
+	uint64_t out_bytes[RUN_PIPES]; /* what the program wrote, cut or not */
+	bool truncated;		       /* of the two output streams, whether out_bytes is more than was kept */
+	bool result_ended;	       /* RUN_RESULT was read to its end */
+	char *egress;		       /* JSON text of the `egress` object from the auditor; NULL when it did not answer */
+	size_t egress_len;	       /* bytes */
+	struct run_files files;	       /* what it left in its working directory */
+	bool call;		       /* a tool call */
+	bool session;		       /* a session's cell; `end.over` says whether it cost the session its life */
+	uint64_t queue_us;	       /* from arrival to the grant */
+	uint64_t send_us;	       /* from the grant to the order to start */
+	uint64_t collect_us;	       /* from the run's end being known to the answer being complete */
 };
 
 struct run_request {
 	const char *project;	    /* NUL-terminated, < IPC_PROJECT_MAX bytes; copied */
-	struct payload *payload;    /* what it holds is taken, also on failure; its kind (REQUEST_SESSION) fits `session` */
+	const char *agent;	    /* a tool call of that agent of `project`, < IPC_PROJECT_MAX bytes; copied. NULL: none */
+	struct payload *payload;    /* what it holds is taken, also on failure; its kind (flags) fits `session` and `agent` */
 	struct session *session;    /* NULL for single use; else an open one that is idle */
 	uint32_t timeout_s;	    /* within the limits table; the supervisor checks it again */
+	size_t output_bytes;	    /* of each output stream; over it the run ends. 0: LIMIT_OUTPUT_BYTES */
 	uint64_t arrived_ns;	    /* CLOCK_MONOTONIC when the request came; 0: now. Wait limit and queue_us count from here */
 	void (*granted)(void *ctx); /* a sandbox was granted, or the session's is being used; once at most. May be NULL */
 	/*
@@ -147,7 +157,8 @@ struct session {
 	uint64_t req;
 	enum session_state state;
 	char project[IPC_PROJECT_MAX];
-	char id[IPC_ID_MAX]; /* of its sandbox, and its own */
+	char agent[IPC_PROJECT_MAX]; /* of the project's, whose token opened it; "" none's */
+	char id[IPC_ID_MAX];	     /* of its sandbox, and its own */
 	char python[32];
 	uint32_t cells;		   /* started so far */
 	int64_t created_s, used_s; /* Unix time: opened, and last cell's end */
@@ -164,6 +175,7 @@ struct session {
 
 struct session_request {
 	const char *project;
+	const char *agent; /* whose it is to be, of the project's agents; NULL or "": the project's own */
 	uint64_t arrived_ns;
 	/*
 	 * Exactly once: with `s` when it is open, else with `failure` (RUN_BUSY, RUN_FAILED, RUN_GONE) and `s` is NULL. `ctx`
@@ -217,11 +229,11 @@ bool runclient_collector_up(const struct runclient *rc);
 int runclient_ask_pool(struct runclient *rc, void (*done)(void *ctx, const struct tell_pool *pool), void *ctx);
 
 /*
- * Asks the auditor for the whole record of one run. `project` "" sees every project. The callback comes exactly once:
- * `status` 0 with `len` bytes of JSON text (borrowed), or an errno: ENOENT not found (or another project's), ETIMEDOUT
+ * Asks the auditor for the whole record of one run. `project` "" sees every project, `agent` "" every agent. The callback comes
+ * exactly once: `status` 0 with `len` bytes of JSON text (borrowed), or an errno: ENOENT not found (or another's), ETIMEDOUT
  * no answer or the end was never recorded, EPIPE auditor gone.
  */
-int runclient_audit(struct runclient *rc, const char *run_id, const char *project,
+int runclient_audit(struct runclient *rc, const char *run_id, const char *project, const char *agent,
 		    void (*done)(void *ctx, int status, const char *text, size_t len), void *ctx);
 
 #endif

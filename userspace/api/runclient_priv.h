@@ -4,7 +4,7 @@
  *
  *   runclient.c  the tables, the step and the deadlines
  *   run.c        one run's way
- *   output.c     its two pipes
+ *   output.c     its pipes
  *   sessions.c   sandboxes that are kept for many runs
  *   collect.c    the files of ended runs, and the collector's connection
  *   peer.c       the connections to supervisor and auditor
@@ -36,6 +36,7 @@
 enum watch {
 	WATCH_STDOUT = RUN_STDOUT,
 	WATCH_STDERR = RUN_STDERR,
+	WATCH_RESULT = RUN_RESULT,
 	WATCH_REQUEST,
 	WATCH_SUPERVISOR,
 	WATCH_AUDITOR,
@@ -44,8 +45,9 @@ enum watch {
 };
 #define WATCH_BITS 3
 
-/* The fds of TELL_GRANT, in its order; of a session too. */
-enum grant_fd { GRANT_REQUEST, GRANT_STDOUT, GRANT_STDERR, GRANT_DIR, GRANT_FDS };
+/* The fds of TELL_GRANT, in its order; of a session too. The fifth is a call's alone. */
+enum grant_fd { GRANT_REQUEST, GRANT_STDOUT, GRANT_STDERR, GRANT_DIR, GRANT_FDS, GRANT_RESULT = GRANT_FDS, GRANT_FDS_CALL };
+_Static_assert(GRANT_FDS_CALL <= IPC_FDS_MAX, "a grant fits into one message");
 
 /* Messages of one size that the peer could not take yet. Never dropped: every one is somebody's deadline or kill. */
 struct peer {
@@ -69,18 +71,19 @@ struct run {
 	struct session *session; /* whose cell it is */
 	struct payload payload;
 	char project[IPC_PROJECT_MAX];
+	char agent[IPC_PROJECT_MAX]; /* of a call; "" */
 	struct run_result result;
-	size_t out_room[RUN_STREAMS];
+	size_t out_room[RUN_PIPES];
 	int first_over;	      /* the stream that first went over its cap, or -1 */
 	bool cancelled;	      /* nobody wants the answer */
 	bool kill_asked;      /* ASK_KILL is out */
 	bool granted_told;    /* the granted callback has come */
 	bool retried;	      /* a sandbox has died under it */
 	bool collected_asked; /* ASK_COLLECTED is out */
-	int fds[3];	      /* stdout, stderr, request socket, by enum watch; -1 when closed. A cell's are its session's */
+	int fds[4];	      /* by enum watch, up to WATCH_REQUEST; -1 when closed. A cell's are its session's */
 	int dir;	      /* working directory; as fds */
 	size_t sent;	      /* bytes of the payload written */
-	uint64_t granted_ns, started_ns, ended_ns;
+	uint64_t asked_ns, granted_ns, started_ns, ended_ns;
 	/* SUMMARY */
 	bool summarised;     /* the auditor has answered or won't */
 	uint64_t summary_ns; /* its deadline */
@@ -134,7 +137,15 @@ void auditor_lost(struct runclient *rc, const char *why);
 void collector_lost(struct runclient *rc, const char *why);
 
 /* run.c: what moves one run on. Any of them may end and free it. */
-void run_grant(struct runclient *rc, struct run *run, const struct tell_grant *grant, int fds[GRANT_FDS]);
+/* `fds`: GRANT_FDS of them, of a call GRANT_FDS_CALL. */
+void run_grant(struct runclient *rc, struct run *run, const struct tell_grant *grant, const int *fds);
+static inline size_t run_grant_fds(const struct run *run)
+{
+	return *run->agent ? GRANT_FDS_CALL : GRANT_FDS;
+}
+/* Until when it waits for its grant. */
+uint64_t run_ask_deadline(const struct run *run);
+int run_ask_sandbox(struct runclient *rc, const struct run *run);
 /* A new cell: watches its session's fds. Returns 0 or a negative errno; then nothing is watched. Never frees it. */
 int run_begin_cell(struct runclient *rc, struct run *run);
 /* `layer` NULL: result.fail is filled in already. */

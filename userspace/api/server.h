@@ -8,6 +8,8 @@
  *   conn.c            one TCP connection: its deadline, and noticing that its client hung up while a run is open
  *   routes.c          the route table, and whose token it is
  *   execute.c         POST /v1/execute; cells.c the cells that wait for their session
+ *   call.c            POST /v1/call
+ *   mcp.c             POST /mcp
  *   session_routes.c  /v1/sessions
  *   status_routes.c   everything that only reports
  *
@@ -24,6 +26,7 @@
 #include "api/api.h"
 #include "api/budget.h"
 #include "api/error.h"
+#include "api/mcp.h"
 #include "api/quota.h"
 #include "api/request.h"
 #include "api/runclient.h"
@@ -78,6 +81,8 @@ struct exchange {
 
 	struct quota_slot slot;
 	struct execute_request execute;
+	char *tool;		/* it is a call of this tool; NULL: it is none */
+	struct mcp_call *mcp;	/* it is a tool call of the Model Context Protocol, and answered as one */
 	struct cell_line *line; /* that of its session, while it stands in it */
 	struct exchange *line_prev, *line_next;
 	uint64_t arrived_ns;
@@ -141,6 +146,8 @@ const struct route *route_table(size_t *ret_count);
 
 /* execute.c */
 void handle_execute(struct server *s, struct exchange *x);
+/* x->execute has been read: it is run when its turn comes. */
+void execute_enter(struct server *s, struct exchange *x);
 /* Starts those whose turn has come. */
 void execute_next(struct server *s);
 /* Starts one that has its quota's leave. `session` NULL: single use. */
@@ -152,6 +159,16 @@ void execute_sweep(struct server *s, struct exchange *x, uint64_t now);
 bool execute_has_room(struct server *s, struct exchange *x);
 /* Takes back whatever the exchange holds besides memory. */
 void execute_release(struct server *s, struct exchange *x);
+
+/* call.c */
+void handle_call(struct server *s, struct exchange *x);
+/* Of a call that has ended well. Returns whether x->answer is the answer; else *ret_error is. */
+bool call_make_answer(struct exchange *x, struct run_result *result, struct api_error *ret_error);
+
+/* mcp.c */
+void handle_mcp(struct server *s, struct exchange *x);
+/* What went wrong with x->mcp, as its answer. */
+void mcp_reply_error(struct exchange *x, const struct api_error *e);
 
 /* cells.c: of each busy session, the cells that wait for it, first in first out */
 /* Puts x at the end of the line of `session`. Returns 0 or -ENOMEM. */
@@ -165,6 +182,9 @@ void cells_start(struct server *s, struct exchange *x);
 void cells_on_session(void *ctx, struct session *session);
 
 /* session_routes.c */
+/* The open session of that id which is x's to use: of its project, and, when its token is an agent's, that agent's own. Or
+ * NULL. */
+struct session *session_of(const struct exchange *x, const char *id);
 void handle_session_open(struct server *s, struct exchange *x);
 void handle_session_list(struct server *s, struct exchange *x);
 void handle_session_get(struct server *s, struct exchange *x);

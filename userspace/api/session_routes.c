@@ -2,6 +2,7 @@
 /* /v1/sessions: one interpreter for one conversation. */
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "api/answer.h"
@@ -31,6 +32,13 @@ static json_t *session_json(const struct session *session, enum session_state st
 			 time_text(session->created_s + LIMIT_SESSION_LIFE_S), "idle_timeout_s", LIMIT_SESSION_IDLE_S);
 }
 
+struct session *session_of(const struct exchange *x, const char *id)
+{
+	struct session *session = runclient_session_find(x->server->runs, id, x->who.project);
+
+	return session && (!x->who.agent[0] || !strcmp(x->who.agent, session->agent)) ? session : NULL;
+}
+
 static void on_opened(void *ctx, struct session *session, const struct run_result *failure)
 {
 	struct exchange *x = ctx;
@@ -58,7 +66,7 @@ static void on_opened(void *ctx, struct session *session, const struct run_resul
 void handle_session_open(struct server *s, struct exchange *x)
 {
 	struct session_request request = {
-	    .project = x->who.project, .arrived_ns = x->arrived_ns, .opened = on_opened, .ctx = x};
+	    .project = x->who.project, .agent = x->who.agent, .arrived_ns = x->arrived_ns, .opened = on_opened, .ctx = x};
 	struct api_error e;
 	char text[128];
 	int r;
@@ -93,15 +101,15 @@ void handle_session_list(struct server *s, struct exchange *x)
 	json_t *list = json_array();
 
 	for (struct session *i = runclient_session_next(s->runs, NULL); i; i = runclient_session_next(s->runs, i))
-		if (runclient_session_find(s->runs, i->id, x->who.project) == i)
+		if (session_of(x, i->id) == i)
 			json_array_append_new(list, session_json(i, i->state));
 	exchange_reply_json(x, 200, json_pack("{s:o}", "sessions", list));
 }
 
 /* The one that the path names; NULL when it has been answered that there is none. */
-static struct session *wanted(struct server *s, struct exchange *x)
+static struct session *wanted(struct exchange *x)
 {
-	struct session *session = runclient_session_find(s->runs, x->param, x->who.project);
+	struct session *session = session_of(x, x->param);
 
 	if (!session)
 		exchange_reply_case(x, ERROR_NOT_FOUND, NULL);
@@ -110,15 +118,16 @@ static struct session *wanted(struct server *s, struct exchange *x)
 
 void handle_session_get(struct server *s, struct exchange *x)
 {
-	struct session *session = wanted(s, x);
+	struct session *session = wanted(x);
 
+	(void)s;
 	if (session)
 		exchange_reply_json(x, 200, session_json(session, session->state));
 }
 
 void handle_session_delete(struct server *s, struct exchange *x)
 {
-	struct session *session = wanted(s, x);
+	struct session *session = wanted(x);
 
 	if (!session)
 		return;
@@ -128,7 +137,7 @@ void handle_session_delete(struct server *s, struct exchange *x)
 
 void session_undelivered(struct server *s, struct exchange *x)
 {
-	struct session *session = s->runs && *x->opened ? runclient_session_find(s->runs, x->opened, x->who.project) : NULL;
+	struct session *session = s->runs && *x->opened ? session_of(x, x->opened) : NULL;
 
 	if (session)
 		runclient_session_close(s->runs, session);

@@ -85,7 +85,7 @@ int runclient_session_open(struct runclient *rc, const struct session_request *r
 	struct session *s;
 	int r;
 
-	if (strlen(request->project) >= sizeof ask.project)
+	if (strlen(request->project) >= sizeof ask.project || (request->agent && strlen(request->agent) >= sizeof s->agent))
 		return -EINVAL;
 	if (runclient_session_count(rc, request->project) >= LIMIT_SESSIONS)
 		return -EDQUOT;
@@ -97,6 +97,8 @@ int runclient_session_open(struct runclient *rc, const struct session_request *r
 	if (!s)
 		return -ENOMEM;
 	memcpy(s->project, request->project, strlen(request->project) + 1);
+	if (request->agent)
+		memcpy(s->agent, request->agent, strlen(request->agent) + 1);
 	memcpy(ask.project, s->project, sizeof ask.project);
 	s->req = ask.req = rc->next_req++;
 	s->state = SESSION_OPENING;

@@ -125,8 +125,9 @@ static void on_run(void *ctx, int status, const char *text, size_t len)
 
 static void ask_record(struct server *s, struct exchange *x, void (*done)(void *, int, const char *, size_t))
 {
-	/* A reviewer sees every project's; for others a run of another project does not exist. */
-	const char *project = x->who.scopes & SCOPE_REVIEWER ? "" : x->who.project;
+	/* A reviewer sees every project's; for others a run of another project, or another agent's call, does not exist. */
+	bool reviewer = x->who.scopes & SCOPE_REVIEWER;
+	const char *project = reviewer ? "" : x->who.project, *agent = reviewer ? "" : x->who.agent;
 	char text[96];
 
 	if (s->audit_reads >= LIMIT_AUDIT_READS) {
@@ -135,7 +136,7 @@ static void ask_record(struct server *s, struct exchange *x, void (*done)(void *
 		return;
 	}
 	s->audit_reads++;
-	if (runclient_audit(s->runs, x->param, project, done, x) < 0) {
+	if (runclient_audit(s->runs, x->param, project, agent, done, x) < 0) {
 		s->audit_reads--;
 		exchange_reply_case(x, ERROR_AUDITOR, "the auditor is gone");
 	}

@@ -51,7 +51,9 @@ const char *client_query_problem(const struct query *q)
 {
 	if (!ipc_text_ok(q->run_id, sizeof q->run_id))
 		return "run_id";
-	return ipc_text_ok(q->project, sizeof q->project) ? NULL : "project";
+	if (!ipc_text_ok(q->project, sizeof q->project))
+		return "project";
+	return ipc_text_ok(q->agent, sizeof q->agent) ? NULL : "agent";
 }
 
 static bool has_room(const struct client *c)
@@ -176,11 +178,13 @@ static int flush(struct client *c, int64_t now_ms)
 	return 0;
 }
 
-/* One project can't tell another's run from one that never was. */
+/* One project can't tell another's run from one that never was, nor one agent a call of another's. */
 static bool visible(const struct view *v, const struct query *q)
 {
-	const char *project = view_project(v);
+	const char *project = view_project(v), *agent = view_agent(v);
 
+	if (q->agent[0] && agent && strcmp(agent, q->agent) != 0)
+		return false;
 	return q->project[0] == 0 || (project && strcmp(project, q->project) == 0);
 }
 

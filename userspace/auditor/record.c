@@ -56,6 +56,10 @@ static const char *payload_problem(const struct note *note)
 	case NOTE_RUN_BEGIN:
 		if (!ipc_text_ok(note->begin.policy.name, sizeof note->begin.policy.name))
 			return "begin.policy";
+		if (!record_project_ok(note->begin.agent, sizeof note->begin.agent))
+			return "begin.agent";
+		if (!ipc_text_ok(note->begin.image, sizeof note->begin.image))
+			return "begin.image";
 		return ipc_text_ok(note->begin.python, sizeof note->begin.python) ? NULL : "begin.python";
 	case NOTE_EVENT:
 	case NOTE_FLOW:
@@ -137,6 +141,11 @@ static int begin_json(json_t *into, const struct note *note)
 	bad |= json_object_set_new(into, "audit_allowed", json_boolean(!p->quiet));
 	bad |= json_object_set_new(into, "timeout_s", json_integer(note->begin.timeout_s));
 	bad |= set_safe(into, "python", note->begin.python, sizeof note->begin.python);
+	/* Only a tool call's. */
+	if (note->begin.agent[0])
+		bad |= set_safe(into, "agent", note->begin.agent, sizeof note->begin.agent);
+	if (note->begin.image[0])
+		bad |= set_safe(into, "image", note->begin.image, sizeof note->begin.image);
 	return bad;
 }
 

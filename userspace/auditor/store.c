@@ -387,16 +387,16 @@ int store_sync(struct store *s, struct err *e)
 
 /* ---- opening ---- */
 
+/* Also those without a beginning: a tool's modules may have tried something before anybody called it. */
 static uint64_t unended_runs(const struct store *s)
 {
 	uint64_t n = 0;
 
-	for (size_t f = 0; f < 2; f++) {
-		const struct index *x = f ? &s->now.index : &s->old.index;
-
-		for (size_t i = 0; i < x->nruns; i++)
-			n += x->runs[i].begin != INDEX_NONE && store_state(s, x->runs[i].run_id) == STORE_RUNNING;
-	}
+	for (size_t i = 0; i < s->old.index.nruns; i++)
+		n += store_state(s, s->old.index.runs[i].run_id) == STORE_RUNNING;
+	for (size_t i = 0; i < s->now.index.nruns; i++)
+		n += !index_find(&s->old.index, s->now.index.runs[i].run_id) &&
+		     store_state(s, s->now.index.runs[i].run_id) == STORE_RUNNING;
 	return n;
 }
 

@@ -229,6 +229,11 @@ const char *view_project(const struct view *v)
 	return v->first ? text_of(v->first, "project") : NULL;
 }
 
+const char *view_agent(const struct view *v)
+{
+	return v->begin ? json_string_value(json_object_get(v->begin, "agent")) : NULL;
+}
+
 bool view_ended(const struct view *v)
 {
 	return v->end != NULL;
@@ -407,6 +412,10 @@ json_t *view_run(const struct view *v, const char *state)
 		bad |= json_object_set_new(run, "policy_changes_omitted", event_u64(v->changes_omitted));
 	bad |= set_copy(run, "timeout_s", v->begin, "timeout_s");
 	bad |= set_copy(run, "python", v->begin, "python");
+	/* A tool call's. */
+	for (const char *const *name = (const char *const[]){"agent", "image", NULL}; *name; name++)
+		if (json_object_get(v->begin, *name))
+			bad |= set_copy(run, *name, v->begin, *name);
 	bad |= json_object_set_new(run, "state", json_string(state));
 	bad |= set_copy(run, "began", v->begin, "time");
 	if (v->end)

@@ -34,6 +34,9 @@ void view_unwritten(struct view *view, uint64_t records);
 /* The run's project, from its first record; NULL before any. Borrowed. */
 const char *view_project(const struct view *view);
 
+/* Whose call it is; NULL when it is none. Borrowed. */
+const char *view_agent(const struct view *view);
+
 /* Whether a run_end was added. */
 bool view_ended(const struct view *view);
 

@@ -90,6 +90,8 @@ static void print_run(const json_t *run)
 	size_t i;
 
 	printf("run      %s (sandbox %s, project %s)\n", GET(run, "run_id"), GET(run, "sandbox_id"), GET(run, "project"));
+	if (json_object_get(run, "agent"))
+		printf("call     of a tool of agent %s, image %s\n", GET(run, "agent"), GET(run, "image"));
 	printf("policy   %s, generation %s (%.16s); Python %s; deadline %s s\n", GET(run, "policy"),
 	       GET(run, "policy_generation"), GET(run, "policy_hash"), GET(run, "python"), GET(run, "timeout_s"));
 	json_array_foreach(json_object_get(run, "policy_changes"), i, change)
@@ -104,8 +106,9 @@ static void print_run(const json_t *run)
 		printf(": %s, exit code %s, after %s ms%s%s", GET(end, "reason"), GET(run, "exit_code"),
 		       GET(run, "duration_ms"), json_string_length(json_object_get(end, "detail")) ? "; " : "",
 		       json_string_length(json_object_get(end, "detail")) ? GET(end, "detail") : "");
-	printf("\negress   %s attempts: %s denied, %s allowed, %s would be denied; %s lost%s\n", GET(egress, "attempts"),
-	       GET(egress, "denied"), GET(egress, "allowed"), GET(egress, "would_deny"), GET(egress, "lost"),
+	printf("\negress   %s attempt%s: %s denied, %s allowed, %s would be denied; %s lost%s\n", GET(egress, "attempts"),
+	       json_integer_value(json_object_get(egress, "attempts")) == 1 ? "" : "s", GET(egress, "denied"),
+	       GET(egress, "allowed"), GET(egress, "would_deny"), GET(egress, "lost"),
 	       json_is_false(json_object_get(egress, "exact")) ? " (so far listed; the exact counters come with the end)" : "");
 	json_array_foreach(json_object_get(run, "events"), i, event)
 	{
@@ -121,9 +124,9 @@ static void print_row(const json_t *run)
 {
 	const json_t *egress = json_object_get(run, "egress");
 
-	printf("%-28s %-16s %-19.19s %-11s %-9s %8s %8s %8s %6s\n", GET(run, "run_id"), GET(run, "project"), GET(run, "began"),
-	       GET(run, "state"), GET(json_object_get(run, "termination"), "reason"), GET(egress, "attempts"),
-	       GET(egress, "denied"), GET(egress, "would_deny"), GET(egress, "lost"));
+	printf("%-28s %-16s %-16s %-19.19s %-11s %-9s %8s %8s %8s %6s\n", GET(run, "run_id"), GET(run, "project"),
+	       GET(run, "agent"), GET(run, "began"), GET(run, "state"), GET(json_object_get(run, "termination"), "reason"),
+	       GET(egress, "attempts"), GET(egress, "denied"), GET(egress, "would_deny"), GET(egress, "lost"));
 }
 
 static int print_json(const json_t *json)
@@ -155,7 +158,7 @@ static int show(const struct store *store, const struct options *o, struct err *
 	json_t *run = run_of(store, o->run_id, &r);
 
 	if (r == -ENOENT)
-		return err_set(e, ENOENT, "", "no run \"%s\" in the record", o->run_id);
+		return err_set(e, ENOENT, "", "no run \"%s\" in the record; `weir audit ls` lists them", o->run_id);
 	if (r < 0)
 		return err_errno(e, -r, "", "can't read the run");
 	if (o->json)
@@ -215,8 +218,8 @@ static int ls(const struct store *store, const struct options *o, struct err *e)
 	if (o->json) {
 		r = print_json(whole);
 	} else {
-		printf("%-28s %-16s %-19s %-11s %-9s %8s %8s %8s %6s\n", "RUN", "PROJECT", "BEGAN (UTC)", "STATE", "END",
-		       "ATTEMPTS", "DENIED", "WOULD", "LOST");
+		printf("%-28s %-16s %-16s %-19s %-11s %-9s %8s %8s %8s %6s\n", "RUN", "PROJECT", "AGENT", "BEGAN (UTC)",
+		       "STATE", "END", "ATTEMPTS", "DENIED", "WOULD", "LOST");
 		json_array_foreach(l.runs, i, run)
 		{
 			print_row(run);
@@ -236,11 +239,13 @@ static int open_record(struct store **ret, int *ret_dir, const char *state_dir, 
 	if (state >= 0)
 		dir = openat(state, AUDITOR_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (dir < 0)
-		return errno == ENOENT ? err_set(e, ENOENT, "",
-						 "can't open %s/%s: No such file or directory: no service has kept a record "
-						 "there; --state-dir or --config names another place",
-						 state_dir, AUDITOR_DIR)
-				       : err_errno(e, errno, "", "can't open %s/%s", state_dir, AUDITOR_DIR);
+		return errno == ENOENT
+			   ? err_set(e, ENOENT, "",
+				     "can't open %s/%s: No such file or directory: no service has kept a record "
+				     "there; --state-dir or --config names another place",
+				     state_dir, AUDITOR_DIR)
+			   : err_set(e, errno, "", "can't open %s/%s: %s%s", state_dir, AUDITOR_DIR, strerror(errno),
+				     errno == EACCES ? ": the record is root's alone (try sudo)" : "");
 	r = store_open_readonly(ret, dir, e);
 	if (r == 0)
 		*ret_dir = TAKE_FD(dir);

@@ -18,6 +18,8 @@
 int serve_cmd(int argc, char **argv);
 int run_cmd(int argc, char **argv);
 int exec_cmd(int argc, char **argv);
+int image_cmd(int argc, char **argv);
+int agent_cmd(int argc, char **argv);
 int token_cmd(int argc, char **argv);
 int doctor_cmd(int argc, char **argv);
 int uninstall_cmd(int argc, char **argv);

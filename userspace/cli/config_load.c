@@ -123,7 +123,7 @@ static bool is_name(const struct config *c, enum config_key key)
 		return true;
 	if (config_keys[key].kind != CONFIG_NAME_OR_PATH || strchr(config_text(c, key), '/'))
 		return false;
-	return key != CONFIG_POLICY || blob_policy(c->policy, &shipped);
+	return key == CONFIG_PYTHON || blob_policy(config_text(c, key), &shipped);
 }
 
 int config_absolute(struct config *c, const char *dir, struct err *e)

@@ -7,20 +7,26 @@
 
 #include "cli/config_load.h"
 
+#define WIDTH 33 /* of the longest pointer */
+
+/* An option may hold bytes that are not UTF-8. */
+static json_t *in_json(const char *text)
+{
+	json_t *j = json_string(text);
+
+	return j ? j : json_string("(not UTF-8)");
+}
+
 /* As the file would have it; null for what nobody says and what has no default. */
 static json_t *value(const struct config *c, enum config_key key)
 {
 	const char *field = (const char *)c + config_keys[key].offset, *text = config_text(c, key);
-	json_t *j = NULL;
 
 	if (config_keys[key].kind == CONFIG_FLAG)
 		return json_boolean(*(const bool *)field);
 	if (config_keys[key].kind == CONFIG_COUNT)
 		return json_integer(*(const unsigned *)field);
-	/* An option may hold bytes that are not UTF-8. */
-	if (text && !(j = json_string(text)))
-		j = json_string("(not UTF-8)");
-	return j ? j : json_null();
+	return text ? in_json(text) : json_null();
 }
 
 static int show_json(const struct config *c)
@@ -31,7 +37,7 @@ static int show_json(const struct config *c)
 	for (enum config_key key = 0; key < CONFIG_KEYS; key++) {
 		const struct config_row *row = &config_keys[key];
 		json_t *group = row->group ? json_object_get(values, row->group) : values;
-		char pointer[32];
+		char pointer[CONFIG_POINTER_MAX];
 
 		if (!group) {
 			group = json_object();
@@ -44,6 +50,7 @@ static int show_json(const struct config *c)
 	json_object_set_new(top, "file", c->file ? json_string(c->file) : json_null());
 	json_object_set_new(top, "configuration", values);
 	json_object_set_new(top, "sources", sources);
+	json_object_set_new(top, "tool_policy_in_force", in_json(config_tool_policy(c)));
 	rc = json_dumpf(top, stdout, JSON_INDENT(2));
 	json_decref(top);
 	return putchar('\n') == EOF ? -1 : rc;
@@ -54,14 +61,17 @@ static void show_text(const struct config *c)
 	printf("file: %s\n\n", c->file ? c->file : "none (there is no " CONFIG_FILE_DEFAULT ")");
 	for (enum config_key key = 0; key < CONFIG_KEYS; key++) {
 		json_t *j = value(c, key);
-		char pointer[32];
+		char pointer[CONFIG_POINTER_MAX];
 
 		config_pointer(key, pointer);
-		printf("%-17s  %-7s  ", pointer, config_source_names[c->from[key]]);
+		printf("%-*s  %-7s  ", WIDTH, pointer, config_source_names[c->from[key]]);
 		json_dumpf(j, stdout, JSON_ENCODE_ANY);
 		putchar('\n');
 		json_decref(j);
 	}
+	if (!c->tool_egress)
+		printf("\ntools have no way out: the policy that they are under is \"%s\", which denies everything\n",
+		       config_tool_policy(c));
 	printf("\nnot tried: whether the address is free, and whether the interpreter runs\n");
 }
 

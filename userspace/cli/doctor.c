@@ -27,6 +27,7 @@
 #include "core/cleanup.h"
 #include "core/log.h"
 #include "filter.h"
+#include "gateway/gateway.h"
 #include "kernel/cgroup.h"
 #include "kernel/guard.h"
 #include "python.h"
@@ -172,6 +173,22 @@ static void check_core_pattern(struct report *r)
 	text[strcspn(text, "\n")] = 0;
 	add(r, "limits", "core dumps", PASS, "%s; off in a sandbox either way (RLIMIT_CORE is 1, and may not be changed)",
 	    text[0] == '|' ? "the host pipes them to a helper" : "the host writes them to a file");
+}
+
+/* Snippets do without: it is agents' tools that can't run. */
+static void check_way_out(struct report *r)
+{
+	char version[32];
+	struct err e;
+
+	if (gateway_probe(version, &e) == 0)
+		add(r, "network", "way out of tools", PASS, "a device for each sandbox, and libslirp %s", version);
+	else
+		add(r, "network", "way out of tools", CAUTION,
+		    "%s: agents' tools can't run; %s. \"tool_calls\": {\"allow_internet_egress\": false} lets them run without",
+		    e.msg,
+		    e.code == EPERM ? "allow the device (character device 10:200) to this container"
+				    : "load the kernel's module tun (modprobe tun; a container needs the device 10:200)");
 }
 
 /* What a service started now would be told. Returns whether it could be read: *ret is whole then. */
@@ -401,6 +418,7 @@ int doctor_cmd(int argc, char **argv)
 	check_programs(r);
 	check_filter(r);
 	check_core_pattern(r);
+	check_way_out(r);
 	if (check_configuration(r, o.config, &config)) {
 		check_place(r, &config);
 		check_tls(r, &config);

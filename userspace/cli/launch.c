@@ -16,6 +16,7 @@
 #include "collector/collector.h"
 #include "core/cleanup.h"
 #include "core/log.h"
+#include "gateway/gateway.h"
 #include "ipc/ipc.h"
 
 #define SOCKET_BYTES (4 << 20) /* some thousand messages: a burst waits in the kernel, not in a queue of ours */
@@ -134,6 +135,30 @@ int launch_collector(struct wiring *w, pid_t *ret, struct err *e)
 	return 0;
 }
 
+int launch_gateway(struct wiring *w, int *ret_fd, pid_t *ret, struct err *e)
+{
+	pid_t parent = getpid(), pid;
+	_cleanup_fd_ int ours = -1, theirs = -1;
+	int sv[2], rc = ipc_pair(sv, SOCKET_BYTES);
+
+	if (rc < 0)
+		return err_errno(e, -rc, "network", "make a socket pair");
+	ours = sv[0];
+	theirs = sv[1];
+	pid = fork();
+	if (pid < 0)
+		return err_errno(e, errno, "network", "fork the gateway");
+	if (pid == 0) {
+		const struct gateway_config config = {.supervisor_fd = theirs, .parent = parent};
+
+		wiring_close(w);
+		_exit(gateway_main(&config)); /* which closes everything else */
+	}
+	*ret_fd = TAKE_FD(ours);
+	*ret = pid;
+	return 0;
+}
+
 int launch_state_dir_fit(const struct stat *st, const char *path, struct err *e)
 {
 	if (!S_ISDIR(st->st_mode))
@@ -199,14 +224,14 @@ const char *launch_absolute(const char *path, char *buf, size_t size)
 	return buf;
 }
 
-int launch_policy(const char *policy, struct inforce *ret, struct err *e)
+int launch_policy(const char *policy, bool tools, struct inforce *ret, struct err *e)
 {
 	struct inforce f;
 	int rc = inforce_load(&f, policy, e);
 
 	if (rc < 0)
 		return rc;
-	rc = supervisor_check_policy(&f, e);
+	rc = supervisor_check_policy(&f, tools, e);
 	if (rc < 0)
 		inforce_clear(&f);
 	else

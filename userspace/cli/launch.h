@@ -3,6 +3,7 @@
 #ifndef WEIR_CLI_LAUNCH_H
 #define WEIR_CLI_LAUNCH_H
 
+#include <stdbool.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 
@@ -26,6 +27,12 @@ int launch_auditor(struct wiring *w, int dir_fd, pid_t *ret, struct err *e);
 /* Forks the collector, which dies with us. Before supervisor_new(), from whose mounts it stays away. Its end is closed here. */
 int launch_collector(struct wiring *w, pid_t *ret, struct err *e);
 
+/*
+ * Forks the process that gives tools their way out, which dies with us: as above. *ret_fd is the supervisor's end of struct
+ * carry.
+ */
+int launch_gateway(struct wiring *w, int *ret_fd, pid_t *ret, struct err *e);
+
 /* Blocks SIGTERM, SIGINT, SIGHUP and SIGCHLD, as supervisor_run() expects. Children of ours undo it. */
 void launch_block_signals(void);
 void launch_unblock_signals(void);
@@ -44,9 +51,9 @@ const char *launch_absolute(const char *path, char *buf, size_t size);
 
 /*
  * Loads the policy of sandboxes: a file, the name of a shipped one, or NULL for the embedded default. One that asks for what no
- * sandbox can have is an error.
+ * sandbox can have is an error; `tools`: of an agent's sandboxes, whose limits are wider.
  */
-int launch_policy(const char *policy, struct inforce *ret, struct err *e);
+int launch_policy(const char *policy, bool tools, struct inforce *ret, struct err *e);
 
 /* Parses a step's name for the test switches; an unknown one is an error that lists them. */
 int launch_step(const char *name, enum plan_step *ret, struct err *e);

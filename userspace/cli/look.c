@@ -44,6 +44,12 @@ int look_image(const char *image, struct err *e)
 			       "%s is no OCI image layout (it has no file oci-layout), so there is no \"%s\" in it", layout,
 			       colon + 1);
 	}
+	if (stat(image, &st) < 0 && errno == ENOENT)
+		return err_set(
+		    e, ENOENT, IMAGE,
+		    "%s: No such file or directory: name a root directory or an OCI image layout (the names that `weir "
+		    "image ls` shows are for agents)",
+		    image);
 	if (stat(image, &st) < 0)
 		return err_errno(e, errno, IMAGE, "%s", image);
 	return err_set(e, ENOTDIR, IMAGE, "%s is no directory: name a root directory or an OCI image layout", image);

@@ -23,6 +23,8 @@ static const struct command {
     {"exec", exec_cmd, "run a command of this host under a policy, on the host's own network"},
     {"policy", policy_cmd, "check a policy, explain what it does to a destination, compare two"},
     {"audit", audit_cmd, "what runs did: every attempt to reach the network"},
+    {"image", image_cmd, "import, list and remove the images that agents' tools run in"},
+    {"agent", agent_cmd, "say which agents there are, and what their processes are started with"},
     {"token", token_cmd, "mint, list and revoke the tokens that clients send"},
     {"doctor", doctor_cmd, "try what this host can enforce, and say what to mend"},
     {"uninstall", uninstall_cmd, "remove every pin, cgroup, mount and file Weir ever made"},

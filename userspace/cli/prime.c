@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -24,9 +25,10 @@
 #include "core/log.h"
 #include "oci.h"
 #include "python.h"
+#include "registry/store.h"
 #include "unpack.h"
 
-#define IMAGES "images"
+#define IMAGES IMAGES_DIR
 #define CACHES "caches"
 #define PRIME_S 60		      /* deadline of the run that makes caches */
 #define PRIME_ANSWER_BYTES (16 << 20) /* its answer: files in base64, and what is around them */
@@ -53,9 +55,17 @@ static int find_state(const char *given, char ret[PATH_MAX], struct err *e)
 	return realpath(given, ret) ? 0 : err_errno(e, errno, "image", "%s", given);
 }
 
+static void say_waiting(const struct oci_progress *p, void *ctx)
+{
+	(void)ctx;
+	if (p->waiting)
+		log_info("waiting for another image to be unpacked");
+}
+
 static int unpack(const char *layout, const char *ref, const char *given, struct image_place *ret, struct err *e)
 {
 	char images[PATH_MAX], state_dir[PATH_MAX];
+	struct oci_request request = {.path = layout, .archive_fd = -1, .ref = ref, .images = images, .progress = say_waiting};
 	struct oci_unpacked u;
 	int rc = find_state(given, state_dir, e);
 
@@ -63,7 +73,7 @@ static int unpack(const char *layout, const char *ref, const char *given, struct
 		return rc;
 	if ((size_t)snprintf(images, sizeof images, "%s/" IMAGES, state_dir) >= sizeof images)
 		return err_set(e, ENAMETOOLONG, "image", "path too long: %s", state_dir);
-	rc = oci_unpack(layout, ref, images, &u, e);
+	rc = oci_import(&request, &u, e);
 	if (rc < 0)
 		return rc;
 	if (u.fresh)
@@ -362,6 +372,20 @@ static void prime(const struct image_wish *w, const char *dir, struct image_plac
 		snprintf(place->caches, sizeof place->caches, "%s", dir);
 }
 
+/*
+ * As long as this process lives, `weir image rm` leaves the image alone (oci_is_used()). Of ours only this one keeps the
+ * descriptor: all others close what they inherit.
+ */
+static void hold(const char *root)
+{
+	static int held = -1;
+
+	cleanup_fdp(&held);
+	held = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (held >= 0)
+		(void)flock(held, LOCK_SH | LOCK_NB); /* an operator's directory may be where there are no locks */
+}
+
 int place_image(const struct image_wish *wish, struct image_place *ret, struct err *e)
 {
 	const char *given = wish->state_dir ? wish->state_dir : DEFAULT_STATE_DIR;
@@ -372,6 +396,8 @@ int place_image(const struct image_wish *wish, struct image_place *ret, struct e
 	if (!wish->image)
 		return 0;
 	rc = find_root(wish->image, given, ret, e);
+	if (rc == 0)
+		hold(ret->root);
 	if (rc == 0 && wish->prime)
 		rc = find_state(given, state_dir, e);
 	else if (rc == 0 && !realpath(given, state_dir))
@@ -397,5 +423,5 @@ int prime_remove(int state_dir, struct err *e)
 		if (rc < 0)
 			return err_errno(e, -rc, "", "remove %s", ours[i]);
 	}
-	return 0;
+	return registry_remove(state_dir, e);
 }

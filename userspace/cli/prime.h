@@ -30,7 +30,7 @@ struct image_place {
  */
 int place_image(const struct image_wish *wish, struct image_place *ret, struct err *e);
 
-/* Removes both directories, of the state directory that is open as `state_dir`. */
+/* Removes both directories, and the tables of images and agents, of the state directory that is open as `state_dir`. */
 int prime_remove(int state_dir, struct err *e);
 
 #endif

@@ -451,7 +451,7 @@ static int run(const struct options *o, const struct config *c, struct err *e)
 	uint32_t nonce;
 	int rc;
 
-	if ((rc = launch_policy(o->policy, &policy, e)) < 0 || (rc = run_input_read(&o->input, &payload, e)) < 0)
+	if ((rc = launch_policy(o->policy, false, &policy, e)) < 0 || (rc = run_input_read(&o->input, &payload, e)) < 0)
 		return rc;
 	rc = take_image(o, o->state_dir ? o->state_dir : c->state_dir, &place, &config, e);
 	if (rc < 0)

@@ -13,9 +13,11 @@
 #include <unistd.h>
 
 #include "api/api.h"
+#include "cli/agent_env.h"
 #include "cli/cli.h"
 #include "cli/config_load.h"
 #include "cli/config_show.h"
+#include "cli/instance.h"
 #include "cli/launch.h"
 #include "cli/listener.h"
 #include "cli/look.h"
@@ -26,6 +28,7 @@
 #include "core/limits.h"
 #include "core/log.h"
 #include "core/token.h"
+#include "gateway/gateway.h"
 
 struct options {
 	struct config given; /* by options of the command line */
@@ -33,7 +36,7 @@ struct options {
 	char *dev_token;
 	uint8_t dev_token_sha256[TOKEN_DIGEST_LEN];
 	bool check, json;
-	unsigned session_idle_s, session_life_s;
+	unsigned session_idle_s, session_life_s, call_ready_s, agent_idle_s, agents_called;
 	enum plan_step fault, skip;
 	struct err bad;
 };
@@ -47,6 +50,9 @@ enum {
 	KEY_TOKEN,
 	KEY_IDLE,
 	KEY_LIFE,
+	KEY_CALL_READY,
+	KEY_AGENT_IDLE,
+	KEY_AGENTS_CALLED,
 	KEY_FAULT,
 	KEY_SKIP,
 	KEY_STEPS
@@ -67,6 +73,9 @@ static const struct argp_option option_table[] = {
     {"image", KEY(IMAGE), "DIR", 0, "the root of snippets: a directory or an OCI layout (default: made of the host's files)",
      0},
     {"pool", KEY(POOL_SIZE), "N", 0, "sandboxes kept warm (default 3)", 0},
+    {"tool-policy", KEY(TOOL_POLICY), "P", 0,
+     "policy of agents' tools, as --policy (default: tool-call, which lets them reach the public internet alone)", 0},
+    {"no-internet-egress", KEY(TOOL_EGRESS), 0, 0, "agents' tools get no way out: nothing leaves, DNS included", 0},
     {"tls-cert", KEY(TLS_CERTIFICATE), "FILE", 0, "serve HTTPS with this certificate (PEM, its chain behind it)", 0},
     {"tls-key", KEY(TLS_KEY), "FILE", 0, "its key (PEM), which nobody but its owner may write nor everybody read", 0},
     {"plaintext", KEY(PLAINTEXT), 0, 0, "allow an address that is not loopback although there is no TLS", 0},
@@ -78,6 +87,9 @@ static const struct argp_option option_table[] = {
     {"list-steps", KEY_STEPS, 0, 0, "print the steps and their layers", 0},
     {"test-session-idle", KEY_IDLE, "S", 0, "seconds without a cell after which a session ends", 0},
     {"test-session-life", KEY_LIFE, "S", 0, "seconds after which a session ends whatever it does", 0},
+    {"test-call-ready", KEY_CALL_READY, "S", 0, "seconds within which a tool's sandbox has to be ready", 0},
+    {"test-agent-idle", KEY_AGENT_IDLE, "S", 0, "seconds without a call after which an agent's sandboxes are let go", 0},
+    {"test-agents-called", KEY_AGENTS_CALLED, "N", 0, "agents that may have sandboxes at once", 0},
 #endif
     {0},
 };
@@ -120,6 +132,15 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_LIFE:
 		o->session_life_s = seconds(arg, state);
 		break;
+	case KEY_CALL_READY:
+		o->call_ready_s = seconds(arg, state);
+		break;
+	case KEY_AGENT_IDLE:
+		o->agent_idle_s = seconds(arg, state);
+		break;
+	case KEY_AGENTS_CALLED:
+		o->agents_called = seconds(arg, state); /* a number of the same range */
+		break;
 	case KEY_FAULT:
 		if (launch_step(arg, &o->fault, &o->bad) < 0)
 			argp_error(state, "%s", o->bad.msg);
@@ -143,7 +164,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 static const char doc[] =
-    "Run the service: POST /v1/execute runs one Python snippet in a warm, single-use sandbox."
+    "Run the service: POST /v1/execute runs one Python snippet in a warm, single-use sandbox, POST /v1/call a tool of an "
+    "agent's; "
+    "POST /mcp is run_python for MCP clients."
     "\vExamples:\n"
     "  weir serve\n"
     "  weir serve --config weir.json --check-config\n"
@@ -161,7 +184,7 @@ static const struct argp argp = {option_table, parse, NULL, doc, NULL, NULL, NUL
 /* Everything that is made before the first process is. */
 struct service {
 	struct config config;
-	struct inforce policy;
+	struct inforce policy, tool_policy;
 	struct listener_rules rules;
 	struct image_place place;
 };
@@ -170,6 +193,7 @@ static void service_clear(struct service *s)
 {
 	config_clear(&s->config);
 	inforce_clear(&s->policy);
+	inforce_clear(&s->tool_policy);
 }
 
 /* File, options, defaults: in this order, and every path absolute. */
@@ -202,6 +226,30 @@ static int load_tls(const struct config *c, struct tlsfile *ret, const char **re
 	return c->tls_key ? tlsfile_load(c->tls_certificate, c->tls_key, ret, ret_warning, e) : 0;
 }
 
+static int load_tool_policy(const char *policy, struct inforce *ret, struct err *e)
+{
+	int rc = launch_policy(policy, true, ret, e);
+
+	if (rc < 0 && e)
+		snprintf(e->where, sizeof e->where, "%s", config_keys[CONFIG_TOOL_POLICY].option);
+	return rc;
+}
+
+/* What is wrong with the configured one is told also when it is not used: not on the day when tools get a way out. */
+static int load_policies(struct service *s, struct err *e)
+{
+	const struct config *c = &s->config;
+	int rc = launch_policy(c->policy, false, &s->policy, e);
+
+	if (rc == 0)
+		rc = load_tool_policy(c->tool_policy, &s->tool_policy, e);
+	if (rc == 0 && !c->tool_egress) {
+		inforce_clear(&s->tool_policy);
+		rc = load_tool_policy(config_tool_policy(c), &s->tool_policy, e);
+	}
+	return rc;
+}
+
 /* Whatever can be found wrong before anything is made. The key is read again when the one who needs it is started. */
 static int prepare(struct service *s, const struct options *o, struct err *e)
 {
@@ -219,7 +267,7 @@ static int prepare(struct service *s, const struct options *o, struct err *e)
 	if (rc == 0)
 		rc = listener_check(c->listen, &s->rules, e);
 	if (rc == 0)
-		rc = launch_policy(c->policy, &s->policy, e);
+		rc = load_policies(s, e);
 	if (rc == 0)
 		rc = load_tls(c, &tls, &warning, e);
 	tlsfile_clear(&tls);
@@ -228,13 +276,38 @@ static int prepare(struct service *s, const struct options *o, struct err *e)
 	return rc;
 }
 
+/* As a start logs them. */
+static void warn_of_policy(const struct inforce *f, enum config_key key)
+{
+	struct policy_warning warnings[8];
+	struct cidr room[RESOLVCONF_SERVERS];
+	const struct policy_env env = inforce_env(f, room);
+	const size_t max = sizeof warnings / sizeof warnings[0], count = policy_warnings(f->policy, &env, warnings, max);
+	char pointer[CONFIG_POINTER_MAX];
+
+	config_pointer(key, pointer);
+	for (size_t i = 0; i < count && i < max; i++)
+		fprintf(stderr, "weir: warning: %s: policy %s: %s: %s\n", pointer, f->policy->name, warnings[i].where,
+			warnings[i].text);
+	if (count > max)
+		fprintf(stderr, "weir: %zu more warnings of policy %s: `weir policy check` lists them\n", count - max,
+			f->policy->name);
+}
+
+static int check_only(const struct service *s, bool json, struct err *e)
+{
+	warn_of_policy(&s->policy, CONFIG_POLICY);
+	warn_of_policy(&s->tool_policy, CONFIG_TOOL_POLICY);
+	return config_show(&s->config, json, e);
+}
+
 /* ---- processes ---- */
 
 struct child {
 	const char *name;
 	pid_t pid; /* -1: not started, or gone */
 };
-enum { CHILD_API, CHILD_AUDITOR, CHILD_COLLECTOR, CHILDREN };
+enum { CHILD_API, CHILD_AUDITOR, CHILD_COLLECTOR, CHILD_GATEWAY, CHILDREN };
 
 /*
  * Before the other children: what is the api's alone (the key, the times of use of tokens) is forgotten here before they are
@@ -289,23 +362,6 @@ static int launch_api(struct wiring *w, int *listen_fd, const struct options *o,
 	return 0;
 }
 
-/* One instance per state directory: the same one after a restart, so that it finds what an earlier life left. */
-static void instance_name(const char *state_dir, char *ret, size_t size)
-{
-	char real[PATH_MAX];
-	uint64_t hash = 0xcbf29ce484222325ull; /* FNV-1a */
-
-	if (!realpath(state_dir, real))
-		snprintf(real, sizeof real, "%s", state_dir);
-	if (!strcmp(real, DEFAULT_STATE_DIR)) {
-		snprintf(ret, size, "serve");
-		return;
-	}
-	for (const char *p = real; *p; p++)
-		hash = (hash ^ (unsigned char)*p) * 0x100000001b3ull;
-	snprintf(ret, size, "serve-%08x", (unsigned)(hash ^ hash >> 32));
-}
-
 static void say_who_may_call(const struct tokenfile *table, const struct options *o, const struct config *c)
 {
 	unsigned active = tokens_active(table->file, time(NULL));
@@ -321,8 +377,26 @@ static void say_who_may_call(const struct tokenfile *table, const struct options
 		    usual ? "" : " --state-dir ", usual ? "" : c->state_dir);
 }
 
+/* A host on which tools have no way out serves snippets all the same; each call then says which layer failed. */
+static void say_what_tools_get(const struct service *s)
+{
+	char version[32];
+	struct err e = {0};
+
+	if (!s->config.tool_egress)
+		log_info("tools: no way out (/tool_calls/allow_internet_egress is off), policy %s",
+			 s->tool_policy.policy->name);
+	else if (gateway_probe(version, &e) < 0)
+		log_warn(
+		    "tools: no call will run, since this host can't give one a way out: %s (--no-internet-egress lets them run "
+		    "without)",
+		    e.msg);
+	else
+		log_info("tools: policy %s, libslirp %s", s->tool_policy.policy->name, version);
+}
+
 static int launch_children(struct service *s, const struct options *o, struct wiring *w, int dir, int *listener,
-			   struct child children[CHILDREN], struct err *e)
+			   int *ret_gateway, struct child children[CHILDREN], struct err *e)
 {
 	struct tokenfile table = {NULL, NULL, -1};
 	int rc = tokenfile_open(dir, s->config.state_dir, TOKENFILE_SERVE, &table, e);
@@ -336,6 +410,8 @@ static int launch_children(struct service *s, const struct options *o, struct wi
 		rc = launch_auditor(w, dir, &children[CHILD_AUDITOR].pid, e);
 	if (rc == 0)
 		rc = launch_collector(w, &children[CHILD_COLLECTOR].pid, e);
+	if (rc == 0 && s->config.tool_egress)
+		rc = launch_gateway(w, ret_gateway, &children[CHILD_GATEWAY].pid, e);
 	return rc;
 }
 
@@ -359,8 +435,24 @@ static void end_children(struct child children[CHILDREN])
 			kill(children[k].pid, SIGKILL);
 }
 
-static int supervise(struct service *s, const struct options *o, struct wiring *w, const struct child children[CHILDREN],
-		     const char *instance, struct err *e)
+/* For `weir agent env`: port 0 has become a real one, and a name is what a certificate is for. */
+static int note_url(const struct config *c, const char *instance, const char *where, struct err *e)
+{
+	struct config real = *c; /* borrows */
+	_cleanup_free_ char *url = NULL;
+	struct err port_zero;
+	int rc = agent_env_url(c, &url, &port_zero);
+
+	if (rc < 0) {
+		real.listen = (char *)where;
+		rc = agent_env_url(&real, &url, e);
+	}
+	return rc < 0 ? rc : instance_note_url(instance, url, e);
+}
+
+/* Takes `gateway`. `where`: the address as the socket has it. */
+static int supervise(struct service *s, const struct options *o, struct wiring *w, int gateway,
+		     const struct child children[CHILDREN], const char *instance, const char *where, struct err *e)
 {
 	struct supervisor_config config = {.instance = instance,
 					   .state_dir = s->config.state_dir,
@@ -368,9 +460,15 @@ static int supervise(struct service *s, const struct options *o, struct wiring *
 					   .python = s->config.python,
 					   .caches = s->place.caches[0] ? s->place.caches : NULL,
 					   .policy = &s->policy,
+					   .tool_policy = &s->tool_policy,
+					   .tool_egress = s->config.tool_egress,
+					   .gateway_fd = gateway,
 					   .pool_size = s->config.pool_size,
 					   .session_idle_s = o->session_idle_s,
 					   .session_life_s = o->session_life_s,
+					   .call_ready_s = o->call_ready_s,
+					   .agent_idle_s = o->agent_idle_s,
+					   .agents_called = o->agents_called,
 					   .fault = o->fault,
 					   .skip = o->skip};
 	struct supervisor *sup = NULL;
@@ -385,10 +483,14 @@ static int supervise(struct service *s, const struct options *o, struct wiring *
 		rc = supervisor_add_client(sup, w->sup_client, e);
 		w->sup_client = -1;
 	}
+	if (rc == 0)
+		rc = note_url(&s->config, instance, where, e);
 	if (rc == 0) {
 		for (int i = 0; i < CHILDREN; i++)
-			supervisor_watch_child(sup, children[i].pid, children[i].name);
+			if (children[i].pid > 0)
+				supervisor_watch_child(sup, children[i].pid, children[i].name);
 		rc = supervisor_run(sup, e);
+		instance_forget_url(instance);
 	}
 	rc2 = supervisor_free(sup, &e2);
 	if (rc == 0 && rc2 < 0) {
@@ -400,9 +502,9 @@ static int supervise(struct service *s, const struct options *o, struct wiring *
 
 static int serve(struct service *s, const struct options *o, struct err *e)
 {
-	struct child children[CHILDREN] = {{"api", -1}, {"auditor", -1}, {"collector", -1}};
-	_cleanup_fd_ int dir = -1, listener = -1;
-	char instance[64], where[NI_MAXHOST + NI_MAXSERV + 8];
+	struct child children[CHILDREN] = {{"api", -1}, {"auditor", -1}, {"collector", -1}, {"gateway", -1}};
+	_cleanup_fd_ int dir = -1, listener = -1, gateway = -1;
+	char instance[INSTANCE_NAME_MAX], where[NI_MAXHOST + NI_MAXSERV + 8];
 	const struct config *c = &s->config;
 	struct stat socket_file;
 	const struct image_wish wish = {
@@ -415,17 +517,19 @@ static int serve(struct service *s, const struct options *o, struct err *e)
 		log_info("configuration: %s", c->file);
 	else
 		log_info("configuration: none (there is no " CONFIG_FILE_DEFAULT ")");
-	if ((rc = launch_state_dir(c->state_dir, &dir, e)) < 0 || (rc = place_image(&wish, &s->place, e)) < 0 ||
-	    (rc = listener_open(c->listen, &s->rules, &listener, e)) < 0 || (rc = wiring_make(&w, e)) < 0)
+	if ((rc = launch_state_dir(c->state_dir, &dir, e)) < 0 || (rc = instance_check_free(c->state_dir, e)) < 0 ||
+	    (rc = place_image(&wish, &s->place, e)) < 0 || (rc = listener_open(c->listen, &s->rules, &listener, e)) < 0 ||
+	    (rc = wiring_make(&w, e)) < 0)
 		return rc;
 	listener_note(c->listen, &socket_file);
-	instance_name(c->state_dir, instance, sizeof instance);
+	instance_name(c->state_dir, instance);
 	listener_name(listener, c->listen, where, sizeof where);
 	launch_block_signals();
-	rc = launch_children(s, o, &w, dir, &listener, children, e);
+	rc = launch_children(s, o, &w, dir, &listener, &gateway, children, e);
 	if (rc == 0) {
+		say_what_tools_get(s);
 		log_info("starting: policy %s, listening on %s%s", s->policy.policy->name, where, c->tls_key ? " (HTTPS)" : "");
-		rc = supervise(s, o, &w, children, instance, e);
+		rc = supervise(s, o, &w, TAKE_FD(gateway), children, instance, where, e);
 	}
 	wiring_close(&w);
 	end_children(children);
@@ -463,7 +567,7 @@ int serve_cmd(int argc, char **argv)
 	if (rc == 0)
 		rc = prepare(&s, &o, &e);
 	if (rc == 0)
-		rc = o.check ? config_show(&s.config, o.json, &e) : serve(&s, &o, &e);
+		rc = o.check ? check_only(&s, o.json, &e) : serve(&s, &o, &e);
 	if (rc < 0)
 		config_blame(&s.config, &e);
 	service_clear(&s);

@@ -6,21 +6,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/config_load.h"
 #include "cli/launch.h"
+#include "cli/token_mint.h"
 #include "cli/token_show.h"
 #include "cli/tokenfile.h"
-#include "core/base64.h"
 #include "core/cleanup.h"
-
-#define TOKEN_PREFIX "weir_"
-#define SECRET_LEN 32
-#define SECRET_TEXT (BASE64_LEN(SECRET_LEN) - 1) /* the padding is left out */
+#include "registry/store.h"
 
 enum { KEY_PROJECT = 256, KEY_SCOPE, KEY_AGENT, KEY_EXPIRES, KEY_NOTE, KEY_STATE, KEY_CONFIG, KEY_JSON };
 #define GIVEN(key) (1u << ((key)-KEY_PROJECT))
@@ -37,48 +33,6 @@ struct options {
 };
 
 /* ---- mint ---- */
-
-static int random_bytes(void *ret, size_t len, struct err *e)
-{
-	if (getrandom(ret, len, 0) != (ssize_t)len)
-		return err_errno(e, errno, "", "get random bytes");
-	return 0;
-}
-
-static int new_id(const struct tokens_file *f, char ret[TOKEN_ID_MAX], struct err *e)
-{
-	static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
-	uint32_t r[8];
-
-	do {
-		int rc = random_bytes(r, sizeof r, e);
-
-		if (rc < 0)
-			return rc;
-		memset(ret, 0, TOKEN_ID_MAX);
-		memcpy(ret, "tok-", 4);
-		for (size_t i = 0; i < sizeof r / sizeof r[0]; i++)
-			ret[4 + i] = letters[r[i] % (sizeof letters - 1)];
-	} while (tokens_by_id(f, ret) >= 0);
-	return 0;
-}
-
-/* weir_ and 43 characters of base64url: 256 bits. */
-static int new_secret(char ret[sizeof TOKEN_PREFIX + SECRET_TEXT], struct err *e)
-{
-	char text[BASE64_LEN(SECRET_LEN)];
-	unsigned char secret[SECRET_LEN];
-	int rc = random_bytes(secret, sizeof secret, e);
-
-	if (rc < 0)
-		return rc;
-	base64_encode(text, secret, sizeof secret);
-	for (size_t i = 0; i < SECRET_TEXT; i++)
-		text[i] = text[i] == '+' ? '-' : text[i] == '/' ? '_' : text[i];
-	snprintf(ret, sizeof TOKEN_PREFIX + SECRET_TEXT, TOKEN_PREFIX "%.*s", (int)SECRET_TEXT, text);
-	explicit_bzero(secret, sizeof secret);
-	return 0;
-}
 
 static int show_minted(const struct token_slot *slot, const char *text, const struct options *o, struct err *e)
 {
@@ -99,34 +53,37 @@ static int show_minted(const struct token_slot *slot, const char *text, const st
 
 static int mint_into(struct tokenfile *t, const struct options *o, struct err *e)
 {
-	char text[sizeof TOKEN_PREFIX + SECRET_TEXT] = "";
-	struct token_slot slot = {.scopes = o->scopes, .created_s = o->now_s, .expires_s = o->expires_s};
-	int rc = new_id(t->file, slot.id, e), index;
+	const struct token_wish wish = {.scopes = o->scopes,
+					.project = o->project,
+					.agent = o->agent,
+					.note = o->note,
+					.now_s = o->now_s,
+					.expires_s = o->expires_s};
+	char text[TOKEN_MINTED_LEN];
+	int index = token_mint(t, &wish, text, e), rc;
 
-	if (rc == 0)
-		rc = new_secret(text, e);
-	if (rc < 0)
-		return rc;
-	snprintf(slot.project, sizeof slot.project, "%s", o->project);
-	snprintf(slot.agent, sizeof slot.agent, "%s", o->agent ? o->agent : "");
-	snprintf(slot.note, sizeof slot.note, "%s", o->note ? o->note : "");
-	token_digest(text, strlen(text), slot.sha256);
-	index = tokens_add(t->file, t->used, &slot, o->now_s);
 	if (index < 0)
-		return err_set(e, ENOSPC, "",
-			       "all %d tokens that a table holds are active: revoke one that is not needed any more "
-			       "(`weir token ls` says when each was last used)",
-			       LIMIT_TOKENS);
-	rc = tokenfile_sync(t, e);
-	if (rc == 0)
-		rc = show_minted(&slot, text, o, e);
-	/* Nobody knows it: it must not stay. */
-	if (rc < 0) {
-		tokens_revoke(t->file, index, o->now_s);
-		tokenfile_sync(t, NULL);
-	}
+		return index;
+	rc = show_minted(&t->file->slots[index], text, o, e);
+	if (rc < 0)
+		token_unmint(t, index, o->now_s);
 	explicit_bzero(text, sizeof text);
 	return rc;
+}
+
+/* The token is good and the agent may come later; a name that is misspelt is seen here first. */
+static void say_if_unknown(int dir_fd, const struct options *o)
+{
+	struct agent_table t = {NULL, 0};
+	struct err e = {0};
+
+	if (registry_load_agents(dir_fd, &t, NULL, &e) < 0)
+		fprintf(stderr, "weir: %s\n", e.msg);
+	else if (!agent_table_find(&t, o->project, o->agent))
+		fprintf(stderr,
+			"weir: project %s has no agent %s yet: its calls are refused until `weir agent add` makes it known\n",
+			o->project, o->agent);
+	agent_table_clear(&t);
 }
 
 static int do_mint(const struct options *o, const char *dir, struct err *e)
@@ -140,6 +97,8 @@ static int do_mint(const struct options *o, const char *dir, struct err *e)
 	if (rc == 0)
 		rc = mint_into(&t, o, e);
 	tokenfile_close(&t);
+	if (rc == 0 && o->agent)
+		say_if_unknown(fd, o);
 	return rc;
 }
 
@@ -199,13 +158,16 @@ static int find_token(const struct tokens_file *f, const char *arg)
 
 static void say_unknown(const char *arg, const char *dir)
 {
+	const bool usual = !strcmp(dir, DEFAULT_STATE_DIR);
+
 	if (!strncmp(arg, "tok-", 4) && strlen(arg) < TOKEN_ID_MAX)
-		fprintf(stderr, "weir token: no token \"%s\" in %s; `weir token ls` lists them\n", arg, dir);
+		fprintf(stderr, "weir token: no token \"%s\" in %s; `weir token ls%s%s` lists them\n", arg, dir,
+			usual ? "" : " --state-dir ", usual ? "" : dir);
 	else
 		fprintf(stderr,
 			"weir token: one of these is neither an ID (tok-...) nor a token of %s: revoke wants an ID from `weir "
-			"token ls`\n",
-			dir);
+			"token ls%s%s`\n",
+			dir, usual ? "" : " --state-dir ", usual ? "" : dir);
 }
 
 /* All that are known, whatever else stands beside them: who revokes is in a hurry. Says itself what is unknown. */

@@ -8,15 +8,16 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/config_load.h"
+#include "cli/instance.h"
 #include "cli/prime.h"
 #include "cli/tokenfile.h"
 #include "core/cleanup.h"
+#include "registry/store.h"
 #include "supervisor/supervisor.h"
 
 struct options {
@@ -31,7 +32,7 @@ static const struct argp_option option_table[] = {
      "the state directory to remove (default: what the configuration says, else " DEFAULT_STATE_DIR ")", 0},
     {"config", KEY_CONFIG, "FILE", 0,
      "the configuration whose state directory is meant (default: " CONFIG_FILE_DEFAULT ", if it is there)", 0},
-    {"keep-state", 'k', 0, 0, "keep it: audit records and tokens stay", 0},
+    {"keep-state", 'k', 0, 0, "keep it: audit records, tokens, agents and images stay", 0},
     {0},
 };
 
@@ -55,7 +56,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 static const char doc[] =
-    "Remove every pin, cgroup, mount and file that Weir ever made on this host, audit records and tokens included."
+    "Remove every pin, cgroup, mount and file that Weir ever made on this host, audit records, tokens, agents and images "
+    "included."
     "\vStop running services first: an instance that is alive is left alone, and this then fails.\n"
     "Configuration in /etc/weir was written by you, and stays.\n\n"
     "Exit status: 0; 125 when an instance is alive or something could not be removed; 64 for arguments that make no sense.";
@@ -103,7 +105,9 @@ static int remove_state(const char *dir, struct err *e)
 			return err_errno(e, errno, "", "remove %s/%s", dir, ours[i]);
 	if (unlinkat(fd, "audit", AT_REMOVEDIR) < 0 && errno != ENOENT && errno != ENOTEMPTY)
 		return err_errno(e, errno, "", "remove %s/audit", dir);
-	rc = prime_remove(fd, e);
+	rc = registry_remove(fd, e);
+	if (rc == 0)
+		rc = prime_remove(fd, e);
 	if (rc < 0)
 		return rc;
 	if (rmdir(dir) < 0 && errno != ENOENT) {
@@ -137,33 +141,6 @@ static int remove_pins(struct err *e)
 	return 0;
 }
 
-/* The first line of a small file; "" when there is none. */
-static void read_line(const char *instance, const char *name, char *ret, size_t size)
-{
-	char path[PATH_MAX];
-	ssize_t n = 0;
-
-	snprintf(path, sizeof path, RUN_DIR "/%s/%s", instance, name);
-	{
-		_cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-		if (fd >= 0)
-			n = read(fd, ret, size - 1);
-	}
-	ret[n > 0 ? n : 0] = 0;
-	ret[strcspn(ret, "\n")] = 0;
-}
-
-static bool is_alive(const char *instance)
-{
-	char path[PATH_MAX];
-	_cleanup_fd_ int fd = -1;
-
-	snprintf(path, sizeof path, RUN_DIR "/%s/lock", instance);
-	fd = open(path, O_RDWR | O_CLOEXEC);
-	return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0;
-}
-
 /* Which they are, for who has to stop them. Under supervisor_lock(). */
 static void name_live(void)
 {
@@ -173,10 +150,10 @@ static void name_live(void)
 	while (d && (de = readdir(d))) {
 		char pid[32], state[PATH_MAX];
 
-		if (de->d_name[0] == '.' || de->d_type != DT_DIR || !is_alive(de->d_name))
+		if (de->d_name[0] == '.' || de->d_type != DT_DIR || !instance_is_alive(de->d_name))
 			continue;
-		read_line(de->d_name, "lock", pid, sizeof pid);
-		read_line(de->d_name, "state-dir", state, sizeof state);
+		instance_line(de->d_name, "lock", pid, sizeof pid);
+		instance_line(de->d_name, "state-dir", state, sizeof state);
 		fprintf(stderr, "weir:   %s%s%s%s%s%s\n", de->d_name, pid[0] ? ", pid " : "", pid,
 			state[0] ? ", state directory " : "", state, pid[0] ? ": kill it to stop it in order" : "");
 	}
@@ -211,7 +188,7 @@ int uninstall_cmd(int argc, char **argv)
 	}
 	printf("removed: %u dead instance(s), %u sandbox(es), %u process(es)", r.instances, r.sandboxes, r.processes);
 	if (o.keep_state)
-		printf("; audit records and tokens stay\n");
+		printf("; the state directory stays\n");
 	else
 		printf("; the state directory was %s\n", state_dir);
 	return cli_flush(&e) < 0 ? cli_fail(&e) : 0;

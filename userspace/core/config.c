@@ -14,6 +14,7 @@
 
 #define DEPTH 8 /* levels: three are meant */
 #define PATH_BYTES 4095
+#define DENIES_ALL "snippet" /* the shipped policy */
 
 #define AT(field) offsetof(struct config, field)
 const struct config_row config_keys[CONFIG_KEYS] = {
@@ -26,7 +27,16 @@ const struct config_row config_keys[CONFIG_KEYS] = {
     [CONFIG_POOL_SIZE] = {"pool", "size", "--pool", CONFIG_COUNT, AT(pool_size), 1, LIMIT_SANDBOXES / 2, "3", false},
     [CONFIG_PYTHON] = {"snippet", "python", "--python", CONFIG_NAME_OR_PATH, AT(python), 0, 0, NULL, false},
     [CONFIG_IMAGE] = {"snippet", "image", "--image", CONFIG_PATH, AT(image), 0, 0, NULL, false},
+    [CONFIG_TOOL_EGRESS] = {"tool_calls", "allow_internet_egress", "--no-internet-egress", CONFIG_FLAG, AT(tool_egress), 0, 0,
+			    "true", false},
+    [CONFIG_TOOL_POLICY] = {"tool_calls", "policy", "--tool-policy", CONFIG_NAME_OR_PATH, AT(tool_policy), 0, 0, "tool-call",
+			    false},
 };
+
+/* A group may be spelled as the right column has it; then so are the names in it. */
+static const struct {
+	const char *name, *too;
+} spellings[] = {{"tool_calls", "toolCalls"}, {"allow_internet_egress", "allowInternetEgress"}};
 
 _Static_assert(LIMIT_POOL_SIZE == 3, "the table's own default");
 
@@ -49,11 +59,16 @@ const char *config_text(const struct config *c, enum config_key key)
 	return is_text(key) ? *(char **)field(c, key) : NULL;
 }
 
-void config_pointer(enum config_key key, char ret[32])
+void config_pointer(enum config_key key, char ret[CONFIG_POINTER_MAX])
 {
 	const struct config_row *row = &config_keys[key];
 
-	snprintf(ret, 32, "%s%s/%s", row->group ? "/" : "", row->group ? row->group : "", row->name);
+	snprintf(ret, CONFIG_POINTER_MAX, "%s%s/%s", row->group ? "/" : "", row->group ? row->group : "", row->name);
+}
+
+const char *config_tool_policy(const struct config *c)
+{
+	return c->tool_egress ? c->tool_policy : DENIES_ALL;
 }
 
 static int no_memory(struct err *e)
@@ -149,8 +164,31 @@ static bool same_group(const char *a, const char *b)
 	return a && b ? !strcmp(a, b) : a == b;
 }
 
+/* Where in the document an object is: which group (NULL: outside of all), in which of its spellings, and its pointer. */
+struct place {
+	const char *group;
+	bool too; /* the second one */
+	const char *at;
+};
+
+/* NULL: there is no second spelling. */
+static const char *second_spelling(const char *name)
+{
+	for (size_t i = 0; i < sizeof spellings / sizeof spellings[0]; i++)
+		if (!strcmp(name, spellings[i].name))
+			return spellings[i].too;
+	return NULL;
+}
+
+static const char *spelled(const char *name, bool too)
+{
+	const char *second = too ? second_spelling(name) : NULL;
+
+	return second ? second : name;
+}
+
 /* The names an object may have, for who has used another. */
-static void list_names(const char *group, char *ret, size_t size)
+static void list_names(const struct place *p, char *ret, size_t size)
 {
 	const char *last = NULL;
 	size_t used = 0;
@@ -158,62 +196,99 @@ static void list_names(const char *group, char *ret, size_t size)
 	ret[0] = 0;
 	for (size_t i = 0; i < CONFIG_KEYS && used < size; i++) {
 		const struct config_row *row = &config_keys[i];
-		const char *name = group || !row->group ? row->name : row->group;
+		const char *name = p->group || !row->group ? spelled(row->name, p->too) : row->group;
 
-		if ((group && !same_group(group, row->group)) || (last && !strcmp(last, name)))
+		if ((p->group && !same_group(p->group, row->group)) || (last && !strcmp(last, name)))
 			continue;
 		used += (size_t)snprintf(ret + used, size - used, "%s%s", used ? ", " : "", name);
 		last = name;
 	}
 }
 
-/* What a name in an object is: a key, or (outside of groups) the first key of a group. CONFIG_KEYS: nothing. */
-static size_t by_name(const char *group, const struct jtext *name, bool *ret_is_group)
+/* What a name in an object is. */
+struct meaning {
+	size_t key;	    /* of a group: its first; CONFIG_KEYS: nothing */
+	bool is_group, too; /* `too`: a group in its second spelling */
+};
+
+static struct meaning by_name(const struct place *p, const struct jtext *name)
 {
 	for (size_t i = 0; i < CONFIG_KEYS; i++) {
 		const struct config_row *row = &config_keys[i];
 
-		*ret_is_group = !group && row->group;
-		if (*ret_is_group ? jtext_is(name, row->group) : same_group(group, row->group) && jtext_is(name, row->name))
-			return i;
+		if (!p->group && row->group) {
+			const char *second = second_spelling(row->group);
+			bool too = second && jtext_is(name, second);
+
+			if (too || jtext_is(name, row->group))
+				return (struct meaning){i, true, too};
+		} else if (same_group(p->group, row->group) && jtext_is(name, spelled(row->name, p->too))) {
+			return (struct meaning){i, false, false};
+		}
 	}
-	return CONFIG_KEYS;
+	return (struct meaning){CONFIG_KEYS, false, false};
 }
 
-static int read_object(struct config *c, const struct jtext *object, const char *group, const char *at, struct err *e)
+/* Which keys and groups an object has had, and which of them in the second spelling. */
+struct seen {
+	uint32_t keys, too;
+};
+
+static int note_seen(struct seen *seen, const struct meaning *m, const char *where, struct err *e)
+{
+	const struct config_row *row = &config_keys[m->key];
+	uint32_t bit = 1u << m->key;
+
+	if (seen->keys & bit && m->too != !!(seen->too & bit))
+		return err_set(e, EINVAL, where,
+			       "this is \"/%s\" in another spelling, and that is there too: keep one of the two",
+			       spelled(row->group, !m->too));
+	if (seen->keys & bit)
+		return err_set(e, EINVAL, where, "this key is there twice: keep one");
+	seen->keys |= bit;
+	seen->too |= m->too ? bit : 0;
+	return 0;
+}
+
+static int unknown(const struct place *p, const struct jtext *name, struct err *e)
+{
+	char where[64], names[160];
+
+	snprintf(where, sizeof where, "%s", p->at);
+	jtext_point(where, sizeof where, name->text + 1, name->len - 2);
+	list_names(p, names, sizeof names);
+	return err_set(e, EINVAL, where, "there is no such key; those here are %s", names);
+}
+
+static int read_object(struct config *c, const struct jtext *object, const struct place *p, struct err *e)
 {
 	struct jtext name = {.kind = JTEXT_STRING}, value;
+	struct seen seen = {0, 0};
 	const char *next = NULL;
-	uint32_t seen = 0;
 
 	if (object->kind != JTEXT_OBJECT)
-		return wrong_kind(at, "an object", object, e);
+		return wrong_kind(p->at, "an object", object, e);
 	while (jtext_next(object, &next, &name, &value)) {
-		char where[64], names[160];
-		bool is_group = false;
-		size_t i = by_name(group, &name, &is_group);
+		struct meaning m = by_name(p, &name);
+		const struct config_row *row = &config_keys[m.key];
+		char where[64];
 		int rc;
 
-		snprintf(where, sizeof where, "%s", at);
-		if (i == CONFIG_KEYS) {
-			jtext_point(where, sizeof where, name.text + 1, name.len - 2);
-			list_names(group, names, sizeof names);
-			return err_set(e, EINVAL, where, "there is no such key; those here are %s", names);
-		}
-		snprintf(where, sizeof where, "%s/%s", at, is_group ? config_keys[i].group : config_keys[i].name);
-		if (seen & 1u << i)
-			return err_set(e, EINVAL, where, "this key is there twice: keep one");
-		seen |= 1u << i;
-		rc = is_group ? read_object(c, &value, config_keys[i].group, where, e)
-			      : read_value(c, (enum config_key)i, &value, where, e);
+		if (m.key == CONFIG_KEYS)
+			return unknown(p, &name, e);
+		snprintf(where, sizeof where, "%s/%s", p->at,
+			 m.is_group ? spelled(row->group, m.too) : spelled(row->name, p->too));
+		rc = note_seen(&seen, &m, where, e);
+		if (rc == 0 && m.is_group)
+			rc = read_object(c, &value, &(struct place){row->group, m.too, where}, e);
+		else if (rc == 0 && (rc = read_value(c, (enum config_key)m.key, &value, where, e)) == 0)
+			c->from[m.key] = CONFIG_FILE;
 		if (rc < 0)
 			return rc;
-		if (!is_group)
-			c->from[i] = CONFIG_FILE;
 	}
-	for (size_t i = 0; group && i < CONFIG_KEYS; i++)
-		if (config_keys[i].required && same_group(group, config_keys[i].group) && !(seen & 1u << i))
-			return err_set(e, EINVAL, at, "\"%s\" is missing", config_keys[i].name);
+	for (size_t i = 0; p->group && i < CONFIG_KEYS; i++)
+		if (config_keys[i].required && same_group(p->group, config_keys[i].group) && !(seen.keys & 1u << i))
+			return err_set(e, EINVAL, p->at, "\"%s\" is missing", config_keys[i].name);
 	return 0;
 }
 
@@ -230,7 +305,7 @@ static int parse(const char *text, size_t len, struct config *c, struct err *e)
 	if (rc < 0)
 		return rc;
 	root = jtext_root(text, len);
-	return read_object(c, &root, NULL, "", e);
+	return read_object(c, &root, &(struct place){NULL, false, ""}, e);
 }
 
 int config_parse(const char *text, size_t len, struct config *c, struct err *e)
@@ -261,7 +336,9 @@ static int set_from_text(struct config *c, enum config_key key, const char *text
 
 int config_option(struct config *c, enum config_key key, const char *text, struct err *e)
 {
-	int rc = set_from_text(c, key, config_keys[key].kind == CONFIG_FLAG ? "true" : text, config_keys[key].option, e);
+	const struct config_row *row = &config_keys[key];
+	bool flag = row->kind == CONFIG_FLAG, by_default = flag && !strcmp(row->fallback, "true");
+	int rc = set_from_text(c, key, flag ? by_default ? "false" : "true" : text, row->option, e);
 
 	if (rc == 0)
 		c->from[key] = CONFIG_OPTION;

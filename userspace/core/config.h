@@ -24,6 +24,8 @@ enum config_key {
 	CONFIG_POOL_SIZE,
 	CONFIG_PYTHON,
 	CONFIG_IMAGE,
+	CONFIG_TOOL_EGRESS, /* "tool_calls"."allow_internet_egress", and spelled "toolCalls"."allowInternetEgress" */
+	CONFIG_TOOL_POLICY, /* "tool_calls"."policy" */
 	CONFIG_KEYS,
 };
 
@@ -55,6 +57,8 @@ struct config {
 	char *policy;			 /* a file, or the name of a shipped one */
 	char *python;			 /* a file, or a name to be looked for on PATH */
 	char *image;			 /* a directory */
+	char *tool_policy;		 /* as `policy`; what is in force is config_tool_policy() */
+	bool tool_egress;		 /* tools have a way out to the network */
 	char *tls_certificate, *tls_key; /* files */
 	bool plaintext;
 	unsigned pool_size;
@@ -68,7 +72,10 @@ struct config {
  */
 int config_parse(const char *text, size_t len, struct config *c, struct err *e);
 
-/* Sets one key from the command line; of a FLAG `text` is not looked at. On failure `where` is the option. */
+/*
+ * Sets one key from the command line; of a FLAG `text` is not looked at, its option says what the default is not. On failure
+ * `where` is the option.
+ */
 int config_option(struct config *c, enum config_key key, const char *text, struct err *e);
 
 /*
@@ -83,8 +90,12 @@ int config_check(const struct config *c, struct err *e);
 /* The value of a text key; NULL for the others, and where nothing is said. */
 const char *config_text(const struct config *c, enum config_key key);
 
-/* "/tls/key", at most 32 bytes. */
-void config_pointer(enum config_key key, char ret[32]);
+/* What tools are under: the configured policy, or without a way out the shipped one that denies everything. Borrowed. */
+const char *config_tool_policy(const struct config *c);
+
+/* "/tls/key" */
+#define CONFIG_POINTER_MAX 48
+void config_pointer(enum config_key key, char ret[CONFIG_POINTER_MAX]);
 
 /* Frees what it holds and empties it. */
 void config_clear(struct config *c);

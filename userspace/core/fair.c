@@ -190,7 +190,7 @@ struct fair_waiter *fair_next(const struct fair *f, unsigned warm, unsigned rese
 	return first_of(TAILQ_FIRST(&f->turns[FAIR_ALONE]));
 }
 
-struct fair_project *fair_take(struct fair *f, struct fair_waiter *w, bool *ret_weights)
+struct fair_project *fair_take(struct fair *f, struct fair_waiter *w)
 {
 	struct fair_project *p = w->project;
 
@@ -198,27 +198,27 @@ struct fair_project *fair_take(struct fair *f, struct fair_waiter *w, bool *ret_
 	take_out(f, w, true);
 	p->held++;
 	f->held++;
-	*ret_weights = p->held > 2u << p->halvings;
-	p->halvings += *ret_weights;
 	return p;
 }
 
-bool fair_done(struct fair *f, struct fair_project *p)
+void fair_done(struct fair *f, struct fair_project *p)
 {
 	p->held--;
 	f->held--;
-	/* Not where it went up: going to and fro around one number would change everything each time. */
-	if (p->halvings && p->held < 1u << p->halvings) {
-		p->halvings--;
-		return true;
-	}
 	forget_project(f, p);
-	return false;
 }
 
-unsigned fair_weight(const struct fair_project *p, unsigned whole)
+unsigned fair_halvings(unsigned held, unsigned halvings)
 {
-	unsigned weight = whole >> p->halvings;
+	if (held > 2u << halvings)
+		return halvings + 1;
+	/* Not where it went up: going to and fro around one number would change everything each time. */
+	return halvings && held < 1u << halvings ? halvings - 1 : halvings;
+}
+
+unsigned fair_weight(unsigned halvings, unsigned whole)
+{
+	unsigned weight = whole >> halvings;
 
 	return weight ? weight : 1;
 }

@@ -24,8 +24,9 @@ struct fair_waiter {
 	TAILQ_ENTRY(fair_waiter) link; /* of its project, oldest first */
 	struct fair_waiter *next_hashed;
 	struct fair_project *project;
-	void *owner;  /* who asked, and .. */
-	uint64_t req; /* .. by which number: together the name of a waiter */
+	void *owner;	   /* who asked, and .. */
+	uint64_t req;	   /* .. by which number: together the name of a waiter */
+	uint64_t since_ns; /* for whoever wants to note it; 0 at first */
 	bool session;
 	bool alone; /* its project had nothing when it came */
 };
@@ -39,8 +40,7 @@ struct fair_project {
 	char name[FAIR_PROJECT_MAX];
 	struct fair_waiters waiters;
 	uint64_t turn;
-	unsigned held;	   /* sandboxes that it has */
-	unsigned halvings; /* see fair_weight() */
+	unsigned held; /* sandboxes that it has */
 };
 
 /* By what its first waiter is. */
@@ -70,16 +70,19 @@ struct fair_waiter *fair_first(const struct fair *f);
 
 /*
  * `w` gets a sandbox: it is no waiter any more (and freed). The project counts it until fair_done(), after which it may be
- * gone. Both say whether fair_weight() of the project's others is another now; then it is not gone.
+ * gone.
  */
-struct fair_project *fair_take(struct fair *f, struct fair_waiter *w, bool *ret_weights);
-bool fair_done(struct fair *f, struct fair_project *p);
+struct fair_project *fair_take(struct fair *f, struct fair_waiter *w);
+void fair_done(struct fair *f, struct fair_project *p);
 
 /*
- * Of `whole`, what each sandbox of a project is to weigh when there is not enough for all: halved whenever there are twice as
- * many, so that together they weigh no more than two of another's, and changed for all of them alike, and seldom. At least 1.
+ * How often the weight of each sandbox of a project is halved when it has `held`, one more or less than when it was `halvings`:
+ * once more whenever there are twice as many, so that together they weigh no more than two of another's, and changed for all of
+ * them alike, and seldom.
  */
-unsigned fair_weight(const struct fair_project *p, unsigned whole);
+unsigned fair_halvings(unsigned held, unsigned halvings);
+/* What is left of `whole`. At least 1. */
+unsigned fair_weight(unsigned halvings, unsigned whole);
 
 /* `w` gets none: freed. */
 void fair_drop(struct fair *f, struct fair_waiter *w);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/jtext_priv.h"
 #include "core/utf8.h"
 
 const char *const jtext_kind_names[] = {
@@ -30,42 +31,11 @@ struct check {
 	struct err *err;
 };
 
-/* What may stand behind a backslash, but for `u`, and what each means; 0: nothing. */
-static const char meanings[256] = {
+const char jtext_meanings[256] = {
     ['"'] = '"', ['\\'] = '\\', ['/'] = '/', ['b'] = '\b', ['f'] = '\f', ['n'] = '\n', ['r'] = '\r', ['t'] = '\t',
 };
 
 static const char ELLIPSIS[] = "\xe2\x80\xa6";
-
-#define EACH_BYTE(b) (0x0101010101010101u * (uint64_t)(b))
-
-/* Not 0 when some byte of `w` is 0. The lowest bit that is set is right; those above it may not be. */
-static inline uint64_t zero_byte(uint64_t w)
-{
-	return (w - EACH_BYTE(1)) & ~w & EACH_BYTE(0x80);
-}
-
-/*
- * Behind what is certainly plain inside a string: everything up to a quote or a backslash, and, when the text is not checked
- * yet, only ASCII without control characters. Eight bytes at a time: bodies are megabytes of this, read several times over.
- */
-static inline const char *skip_plain(const char *p, const char *end, bool checked)
-{
-	while (end - p >= (ptrdiff_t)sizeof(uint64_t)) {
-		uint64_t w, special;
-
-		memcpy(&w, p, sizeof w);
-		special = zero_byte(w ^ EACH_BYTE('"')) | zero_byte(w ^ EACH_BYTE('\\'));
-		if (!checked)
-			special |= (w & EACH_BYTE(0x80)) | ((w - EACH_BYTE(0x20)) & ~w & EACH_BYTE(0x80));
-		if (special)
-			break;
-		p += sizeof w;
-	}
-	while (p < end && *p != '"' && *p != '\\' && (checked || ((unsigned char)*p >= 0x20 && (unsigned char)*p < 0x80)))
-		p++;
-	return p;
-}
 
 void jtext_point(char *where, size_t size, const char *token, size_t len)
 {
@@ -151,8 +121,7 @@ static int hex4(const char *p, const char *end, uint32_t *ret)
 	return 0;
 }
 
-/* After "\u": one code unit, or a surrogate pair with its second "\u". Moves *at behind it. */
-static int read_unicode(const char **at, const char *end, uint32_t *ret)
+int jtext_unicode(const char **at, const char *end, uint32_t *ret)
 {
 	uint32_t high, low;
 
@@ -182,7 +151,7 @@ static int check_string(struct check *c, bool is_name)
 	for (;;) {
 		unsigned char ch;
 
-		c->at = skip_plain(c->at, c->end, false);
+		c->at = jtext_skip_plain(c->at, c->end, false);
 		if (c->at >= c->end)
 			break;
 		ch = (unsigned char)*c->at;
@@ -201,7 +170,7 @@ static int check_string(struct check *c, bool is_name)
 				break;
 			if (*escape == 'u') {
 				escape++;
-				r = read_unicode(&escape, c->end, &cp);
+				r = jtext_unicode(&escape, c->end, &cp);
 				if (r == -EILSEQ)
 					return fail(c, EINVAL, "no lone surrogate in a string");
 				if (r < 0)
@@ -209,7 +178,7 @@ static int check_string(struct check *c, bool is_name)
 				if (cp == 0 && is_name)
 					return fail(c, EINVAL, "a name without NUL");
 				c->at = escape;
-			} else if (meanings[(unsigned char)*escape]) {
+			} else if (jtext_meanings[(unsigned char)*escape]) {
 				c->at += 2;
 			} else {
 				return fail(c, EINVAL, "an escape that JSON has");
@@ -395,7 +364,7 @@ int jtext_check(const char *text, size_t len, unsigned max_depth, struct err *e)
 
 static const char *skip_string(const char *at, const char *end)
 {
-	for (at = skip_plain(at + 1, end, true); *at != '"'; at = skip_plain(at + 2, end, true))
+	for (at = jtext_skip_plain(at + 1, end, true); *at != '"'; at = jtext_skip_plain(at + 2, end, true))
 		;
 	return at + 1;
 }
@@ -484,8 +453,7 @@ bool jtext_next(const struct jtext *parent, const char **at, struct jtext *ret_n
 	return true;
 }
 
-/* The next character of a checked string's inside, escapes undone. Returns its bytes. */
-static size_t next_plain(const char **at, const char *end, char ret[4])
+size_t jtext_next_plain(const char **at, const char *end, char ret[4])
 {
 	uint32_t cp = 0;
 
@@ -495,11 +463,11 @@ static size_t next_plain(const char **at, const char *end, char ret[4])
 	}
 	(*at)++;
 	if (**at != 'u') {
-		ret[0] = meanings[(unsigned char)*(*at)++];
+		ret[0] = jtext_meanings[(unsigned char)*(*at)++];
 		return 1;
 	}
 	(*at)++;
-	(void)read_unicode(at, end, &cp); /* jtext_check() has passed it */
+	(void)jtext_unicode(at, end, &cp); /* jtext_check() has passed it */
 	return utf8_encode(cp, ret);
 }
 
@@ -518,7 +486,7 @@ static size_t undo_escapes(char *out, const char *p, const char *end)
 		out += n;
 		p += n;
 		while (p < end && *p == '\\') {
-			n = next_plain(&p, end, piece);
+			n = jtext_next_plain(&p, end, piece);
 			memcpy(out, piece, n);
 			out += n;
 		}
@@ -552,7 +520,7 @@ bool jtext_is(const struct jtext *value, const char *text)
 
 	while (p < end) {
 		char piece[4];
-		size_t got = next_plain(&p, end, piece);
+		size_t got = jtext_next_plain(&p, end, piece);
 
 		if (got > left || memcmp(piece, text, got) != 0)
 			return false;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/lifecycle.h"
 
-const char *const box_state_names[BOX_STATES] = {"building", "warm",	 "claimed", "running",	   "idle",
-						 "placing",  "starting", "cell",    "interrupted", "freezing",
-						 "paused",   "ending",	 "gone"};
-const char *const box_event_names[BOX_EVENTS] = {"ready",  "failed",	"claim", "open",      "start",	   "placed", "refused",
-						 "frozen", "interrupt", "done",	 "collected", "main-exit", "kill",   "empty"};
+const char *const box_state_names[BOX_STATES] = {"building", "loading", "warm",	    "claimed", "running",
+						 "idle",     "placing", "starting", "cell",    "interrupted",
+						 "freezing", "paused",	"ending",   "gone"};
+const char *const box_event_names[BOX_EVENTS] = {"ready",     "load",	   "loaded",  "failed", "claim",     "open",
+						 "start",     "placed",	   "refused", "frozen", "interrupt", "done",
+						 "collected", "main-exit", "kill",    "empty"};
 
 /* An empty cell would be {BUILDING, NOTHING}; so that none is forgotten, each is written, and a test walks them all. */
 static const struct box_transition table[BOX_STATES][BOX_EVENTS] =
@@ -13,6 +14,27 @@ static const struct box_transition table[BOX_STATES][BOX_EVENTS] =
 	[BOX_BUILDING] =
 	    {
 		[BOX_READY] = {BOX_WARM, BOX_DO_OFFER},
+		[BOX_LOAD] = {BOX_LOADING, BOX_DO_LOAD},
+		[BOX_LOADED] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_FAILED] = {BOX_ENDING, BOX_DO_KILL},
+		[BOX_CLAIM] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_OPEN] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_START] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_PLACED] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_REFUSED] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_FROZEN] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_INTERRUPT] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_DONE] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_COLLECTED] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_MAIN_EXIT] = {BOX_ENDING, BOX_DO_KILL},
+		[BOX_KILL] = {BOX_ENDING, BOX_DO_KILL},
+		[BOX_EMPTY] = {BOX_GONE, BOX_DO_FINISH},
+	    },
+	[BOX_LOADING] =
+	    {
+		[BOX_READY] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_LOAD] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_LOADED] = {BOX_WARM, BOX_DO_OFFER},
 		[BOX_FAILED] = {BOX_ENDING, BOX_DO_KILL},
 		[BOX_CLAIM] = {BOX_ENDING, BOX_DO_REFUSE},
 		[BOX_OPEN] = {BOX_ENDING, BOX_DO_REFUSE},
@@ -30,6 +52,8 @@ static const struct box_transition table[BOX_STATES][BOX_EVENTS] =
 	[BOX_WARM] =
 	    {
 		[BOX_READY] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_LOAD] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_LOADED] = {BOX_ENDING, BOX_DO_REFUSE},
 		[BOX_FAILED] = {BOX_ENDING, BOX_DO_KILL},
 		[BOX_CLAIM] = {BOX_CLAIMED, BOX_DO_GRANT},
 		[BOX_OPEN] = {BOX_IDLE, BOX_DO_OPEN},
@@ -47,6 +71,8 @@ static const struct box_transition table[BOX_STATES][BOX_EVENTS] =
 	[BOX_CLAIMED] =
 	    {
 		[BOX_READY] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_LOAD] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_LOADED] = {BOX_ENDING, BOX_DO_REFUSE},
 		[BOX_FAILED] = {BOX_ENDING, BOX_DO_KILL},
 		[BOX_CLAIM] = {BOX_ENDING, BOX_DO_REFUSE},
 		[BOX_OPEN] = {BOX_ENDING, BOX_DO_REFUSE},
@@ -64,6 +90,8 @@ static const struct box_transition table[BOX_STATES][BOX_EVENTS] =
 	[BOX_RUNNING] =
 	    {
 		[BOX_READY] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_LOAD] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_LOADED] = {BOX_ENDING, BOX_DO_REFUSE},
 		[BOX_FAILED] = {BOX_ENDING, BOX_DO_KILL},
 		[BOX_CLAIM] = {BOX_ENDING, BOX_DO_REFUSE},
 		[BOX_OPEN] = {BOX_ENDING, BOX_DO_REFUSE},
@@ -82,6 +110,8 @@ static const struct box_transition table[BOX_STATES][BOX_EVENTS] =
 	[BOX_IDLE] =
 	    {
 		[BOX_READY] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_LOAD] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_LOADED] = {BOX_ENDING, BOX_DO_REFUSE},
 		[BOX_FAILED] = {BOX_ENDING, BOX_DO_KILL},
 		[BOX_CLAIM] = {BOX_ENDING, BOX_DO_REFUSE},
 		[BOX_OPEN] = {BOX_ENDING, BOX_DO_REFUSE},
@@ -100,6 +130,8 @@ static const struct box_transition table[BOX_STATES][BOX_EVENTS] =
 	[BOX_PLACING] =
 	    {
 		[BOX_READY] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_LOAD] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_LOADED] = {BOX_ENDING, BOX_DO_REFUSE},
 		[BOX_FAILED] = {BOX_ENDING, BOX_DO_KILL},
 		[BOX_CLAIM] = {BOX_ENDING, BOX_DO_REFUSE},
 		[BOX_OPEN] = {BOX_ENDING, BOX_DO_REFUSE},
@@ -117,6 +149,8 @@ static const struct box_transition table[BOX_STATES][BOX_EVENTS] =
 	[BOX_STARTING] =
 	    {
 		[BOX_READY] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_LOAD] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_LOADED] = {BOX_ENDING, BOX_DO_REFUSE},
 		[BOX_FAILED] = {BOX_ENDING, BOX_DO_KILL},
 		[BOX_CLAIM] = {BOX_ENDING, BOX_DO_REFUSE},
 		[BOX_OPEN] = {BOX_ENDING, BOX_DO_REFUSE},
@@ -134,6 +168,8 @@ static const struct box_transition table[BOX_STATES][BOX_EVENTS] =
 	[BOX_CELL] =
 	    {
 		[BOX_READY] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_LOAD] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_LOADED] = {BOX_ENDING, BOX_DO_REFUSE},
 		[BOX_FAILED] = {BOX_ENDING, BOX_DO_KILL},
 		[BOX_CLAIM] = {BOX_ENDING, BOX_DO_REFUSE},
 		[BOX_OPEN] = {BOX_ENDING, BOX_DO_REFUSE},
@@ -151,6 +187,8 @@ static const struct box_transition table[BOX_STATES][BOX_EVENTS] =
 	[BOX_INTERRUPTED] =
 	    {
 		[BOX_READY] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_LOAD] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_LOADED] = {BOX_ENDING, BOX_DO_REFUSE},
 		[BOX_FAILED] = {BOX_ENDING, BOX_DO_KILL},
 		[BOX_CLAIM] = {BOX_ENDING, BOX_DO_REFUSE},
 		[BOX_OPEN] = {BOX_ENDING, BOX_DO_REFUSE},
@@ -168,6 +206,8 @@ static const struct box_transition table[BOX_STATES][BOX_EVENTS] =
 	[BOX_FREEZING] =
 	    {
 		[BOX_READY] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_LOAD] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_LOADED] = {BOX_ENDING, BOX_DO_REFUSE},
 		[BOX_FAILED] = {BOX_ENDING, BOX_DO_KILL},
 		[BOX_CLAIM] = {BOX_ENDING, BOX_DO_REFUSE},
 		[BOX_OPEN] = {BOX_ENDING, BOX_DO_REFUSE},
@@ -185,6 +225,8 @@ static const struct box_transition table[BOX_STATES][BOX_EVENTS] =
 	[BOX_PAUSED] =
 	    {
 		[BOX_READY] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_LOAD] = {BOX_ENDING, BOX_DO_REFUSE},
+		[BOX_LOADED] = {BOX_ENDING, BOX_DO_REFUSE},
 		[BOX_FAILED] = {BOX_ENDING, BOX_DO_KILL},
 		[BOX_CLAIM] = {BOX_ENDING, BOX_DO_REFUSE},
 		[BOX_OPEN] = {BOX_ENDING, BOX_DO_REFUSE},
@@ -203,6 +245,8 @@ static const struct box_transition table[BOX_STATES][BOX_EVENTS] =
 	[BOX_ENDING] =
 	    {
 		[BOX_READY] = {BOX_ENDING, BOX_DO_NOTHING},
+		[BOX_LOAD] = {BOX_ENDING, BOX_DO_NOTHING},
+		[BOX_LOADED] = {BOX_ENDING, BOX_DO_NOTHING},
 		[BOX_FAILED] = {BOX_ENDING, BOX_DO_NOTHING},
 		[BOX_CLAIM] = {BOX_ENDING, BOX_DO_NOTHING},
 		[BOX_OPEN] = {BOX_ENDING, BOX_DO_NOTHING},
@@ -220,6 +264,8 @@ static const struct box_transition table[BOX_STATES][BOX_EVENTS] =
 	[BOX_GONE] =
 	    {
 		[BOX_READY] = {BOX_GONE, BOX_DO_NOTHING},
+		[BOX_LOAD] = {BOX_GONE, BOX_DO_NOTHING},
+		[BOX_LOADED] = {BOX_GONE, BOX_DO_NOTHING},
 		[BOX_FAILED] = {BOX_GONE, BOX_DO_NOTHING},
 		[BOX_CLAIM] = {BOX_GONE, BOX_DO_NOTHING},
 		[BOX_OPEN] = {BOX_GONE, BOX_DO_NOTHING},

@@ -3,12 +3,14 @@
  * The life of a sandbox as a table: what happens in which state, and what is then to be done. Nothing else changes a state.
  *
  *   BUILDING -> WARM -> CLAIMED -> RUNNING -> ENDING -> GONE
+ *          \-> LOADING -^
  *
  *                  -> IDLE -> PLACING -> STARTING -> CELL -> FREEZING -> PAUSED
  *                      ^                              \-> INTERRUPTED -/   |
  *                      |---------------------------------------------------/
  *
- * A sandbox is used once: there is no way back. A session goes round, cell by cell, and leaves the circle for ENDING alone; all
+ * A sandbox is used once: there is no way back. LOADING is a tool's: its modules are imported, which runs code of its author's
+ * before anybody has called it. A session goes round, cell by cell, and leaves the circle for ENDING alone; all
  * of it is frozen from STARTING to CELL, where one record ends and the next begins, and while it is PAUSED. GONE is reached
  * only when the kernel has said that every process is dead.
  */
@@ -17,6 +19,7 @@
 
 enum box_state {
 	BOX_BUILDING,
+	BOX_LOADING, /* a tool's: verified, and importing its modules */
 	BOX_WARM,
 	BOX_CLAIMED,
 	BOX_RUNNING,
@@ -34,6 +37,8 @@ enum box_state {
 
 enum box_event {
 	BOX_READY,     /* every layer is verified, the harness waits at the gate */
+	BOX_LOAD,      /* .. a tool's, and has modules to import */
+	BOX_LOADED,    /* they are imported, or can't be */
 	BOX_FAILED,    /* a step failed */
 	BOX_CLAIM,     /* a client gets it */
 	BOX_OPEN,      /* .. as a session */
@@ -52,6 +57,7 @@ enum box_event {
 
 enum box_action {
 	BOX_DO_NOTHING,
+	BOX_DO_LOAD,	  /* let it import its modules */
 	BOX_DO_OFFER,	  /* put it in the pool or hand it to who waits */
 	BOX_DO_GRANT,	  /* hand its descriptors to the client */
 	BOX_DO_OPEN,	  /* .. and begin the session's own record */

@@ -19,6 +19,35 @@
 	LIMIT(TMPFS_BYTES, 64LL << 20, "bytes", "each of the working directory, /tmp and /dev/shm; over it ENOSPC")            \
 	LIMIT(TMPFS_INODES, 16384, "inodes", "in each of the working directory, /tmp and /dev/shm; over it ENOSPC")            \
 	LIMIT(OUTPUT_BYTES, 4LL << 20, "bytes", "each of standard output and standard error; over it the run ends")            \
+	LIMIT(CALL_TIMEOUT_DEFAULT_S, 30, "s", "the deadline of a tool call whose request names none")                         \
+	LIMIT(CALL_TIMEOUT_MAX_S, 120, "s", "the longest deadline of a tool call; over it 400")                                \
+	LIMIT(CALL_MEMORY_BYTES, 1LL << 30, "bytes", "of a tool's sandbox, as for snippets")                                   \
+	LIMIT(CALL_CPU_PERCENT, 200, "% of one CPU", "of a tool's sandbox; over it a call is slowed, not ended")               \
+	LIMIT(CALL_PIDS, 512, "processes and threads", "of a tool's sandbox at once; over it EAGAIN")                          \
+	LIMIT(CALL_OPEN_FILES, 4096, "files per process", "of one process of a tool; over it EMFILE")                          \
+	LIMIT(CALL_TMPFS_BYTES, 256LL << 20, "bytes", "each of a tool's working directory, /tmp and /dev/shm; over it ENOSPC") \
+	LIMIT(CALL_TMPFS_INODES, 65536, "inodes", "in each of a tool's working directory, /tmp and /dev/shm; over it ENOSPC")  \
+	LIMIT(CALL_OUTPUT_BYTES, 1LL << 20, "bytes", "each of a tool's standard output and standard error; over it it ends")   \
+	LIMIT(CALL_BODY_BYTES, 1LL << 20, "bytes", "the body of one tool call; over it 413")                                   \
+	LIMIT(CALL_NAME_BYTES, 255, "bytes", "the name of a tool; over it 400")                                                \
+	LIMIT(RESULT_BYTES, 8LL << 20, "bytes", "a tool's result as JSON; a larger one is an error of the call")               \
+	LIMIT(JSON_DIGITS, 4300, "digits", "of one integer in a tool's arguments (over it 400) or its result (an error)")      \
+	LIMIT(RESULT_DEPTH, 60, "levels", "nesting of a tool's result; a deeper one is an error of the call")                  \
+	LIMIT(ERROR_TYPE_BYTES, 255, "bytes", "of the type of a tool's error; the rest is cut")                                \
+	LIMIT(ERROR_MESSAGE_BYTES, 8192, "bytes", "of the message of a tool's error; the rest is cut")                         \
+	LIMIT(ERROR_TRACEBACK_BYTES, 65536, "bytes", "of the traceback of a tool's error; the middle is cut")                  \
+	LIMIT(CALL_READY_S, 110, "s", "from the first step of a tool's sandbox to its modules being imported; then 503")       \
+	LIMIT(CALL_READY_MADE, 2, "sandboxes", "kept ready for each agent that is being called")                               \
+	LIMIT(CALL_LOADING, 4, "sandboxes", "of one agent that are being made ready at once")                                  \
+	LIMIT(AGENTS_CALLED, 64, "agents",                                                                                     \
+	      "that have sandboxes at once; one more takes the place of the one that was called longest ago")                  \
+	LIMIT(AGENT_IDLE_S, 900, "s", "without a call; then an agent's ready sandboxes are let go")                            \
+	LIMIT(WAY_OUT_MEMORY_BYTES, 256LL << 20, "bytes", "of the process that carries one tool's packets to the network")     \
+	LIMIT(WAY_OUT_CPU_PERCENT, 100, "% of one CPU", "of that process")                                                     \
+	LIMIT(WAY_OUT_SOCKETS, 512, "sockets", "of one tool call to the network at once; further connections fail")            \
+	LIMIT(WAY_OUT_DATAGRAM_SOCKETS, 128, "sockets", "of those for datagrams; further ones are refused")                    \
+	LIMIT(MCP_BODY_BYTES, 16LL << 20, "bytes", "one message of the Model Context Protocol; over it 413")                   \
+	LIMIT(MCP_ID_BYTES, 256, "bytes", "the id of such a message, as JSON; over it 400")                                    \
 	LIMIT(BODY_BYTES, 16LL << 20, "bytes", "the body of one request; over it 413")                                         \
 	LIMIT(CODE_BYTES, 1LL << 20, "bytes", "the code of one request; over it 413")                                          \
 	LIMIT(STDIN_BYTES, 4LL << 20, "bytes", "the standard input of one request; over it 413")                               \
@@ -62,6 +91,14 @@
 	LIMIT(COLLECT_S, 30, "s", "for a cell's files to be read while its session is frozen; then it is ended")               \
 	LIMIT(SESSIONS_ALL, 512, "sessions", "of all projects at once, those that are ending included; over it 503")           \
 	LIMIT(INTERRUPT_S, 2, "s", "for a cell to end when it was interrupted; then its session is ended")                     \
+	LIMIT(AGENTS, 1024, "agents", "that a service knows")                                                                  \
+	LIMIT(AGENT_TOOLS, 64, "modules", "with tools of one agent")                                                           \
+	LIMIT(AGENT_TOOLS_BYTES, 4095, "bytes", "the names of these modules together, and one more for each but the first")    \
+	LIMIT(AGENT_VARIABLES, 64, "names", "in the environment of one agent")                                                 \
+	LIMIT(AGENT_VARIABLES_BYTES, 32768, "bytes", "the environment of one agent")                                           \
+	LIMIT(IMAGES, 1024, "images", "that a service knows")                                                                  \
+	LIMIT(IMAGE_VARIABLES_BYTES, 16384, "bytes", "of an image's own environment that its tools get")                       \
+	LIMIT(REGISTRY_BYTES, 16LL << 20, "bytes", "the file with the agents, and the one with the images")                    \
 	LIMIT(TOKENS, 4096, "tokens", "that a service knows, revoked ones included until their places are needed")             \
 	LIMIT(POOL_WAIT_S, 30, "s", "that a request waits for a warm sandbox, or for its turn in a session; then 503, or 409") \
 	LIMIT(POOL_WAITING, 8192, "requests", "of all projects that wait for a sandbox")                                       \
@@ -76,11 +113,12 @@
 	LIMIT(AUDIT_FILE_BYTES, 256LL << 20, "bytes", "one record file; two are kept")                                         \
 	LIMIT(CONFIG_BYTES, 65536, "bytes", "one configuration file")                                                          \
 	LIMIT(TLS_BYTES, 262144, "bytes", "a file with a TLS certificate and its chain, or with a key")                        \
-	LIMIT(IMAGE_BYTES, 16LL << 30, "bytes", "of the files of an OCI image, all layers together")                           \
-	LIMIT(IMAGE_ENTRIES, 1 << 20, "entries", "files, directories and links in the layers of an OCI image")                 \
-	LIMIT(IMAGE_LAYERS, 256, "layers", "of an OCI image")                                                                  \
-	LIMIT(IMAGE_MANIFEST_BYTES, 4LL << 20, "bytes", "index, manifest or configuration of an OCI image")                    \
-	LIMIT(IMAGE_UNPACK_S, 1800, "s", "for unpacking an OCI image")                                                         \
+	LIMIT(IMAGE_BYTES, 16LL << 30, "bytes", "of the files of an image, all layers together")                               \
+	LIMIT(IMAGE_ENTRIES, 1 << 20, "entries", "files, directories and links in the layers of an image")                     \
+	LIMIT(IMAGE_LAYERS, 256, "layers", "of an image")                                                                      \
+	LIMIT(IMAGE_ARCHIVE_ENTRIES, 65536, "entries", "of an archive that holds images, in which each layer is one")          \
+	LIMIT(IMAGE_MANIFEST_BYTES, 4LL << 20, "bytes", "index, manifest or configuration of an image")                        \
+	LIMIT(IMAGE_UNPACK_S, 1800, "s", "for unpacking an image")                                                             \
 	LIMIT(IMAGE_CACHE_BYTES, 4LL << 20, "bytes", "one cache that a priming run leaves for an image")                       \
 	LIMIT(POLICY_BYTES, 1LL << 20, "bytes", "one policy document")                                                         \
 	LIMIT(POLICY_DEPTH, 16, "levels", "nesting of a policy document")                                                      \

@@ -36,7 +36,12 @@ const char *ask_problem(const struct ask *a)
 	case ASK_SANDBOX:
 		if (!is_flag(a->session))
 			return "session";
-		return is_project(a->project, sizeof a->project) ? NULL : "project";
+		if (!is_project(a->project, sizeof a->project))
+			return "project";
+		/* A tool's sandbox is for one call. */
+		if (a->agent[0] && (a->session || !is_project(a->agent, sizeof a->agent)))
+			return "agent";
+		return NULL;
 	case ASK_START:
 		return a->timeout_s >= LIMIT_TIMEOUT_MIN_S && a->timeout_s <= LIMIT_CELL_TIMEOUT_MAX_S ? NULL : "timeout_s";
 	case ASK_KILL:
@@ -74,6 +79,7 @@ const char *init_report_problem(const struct init_report *r)
 			return "step";
 		return r->error >= 0 && r->error <= ERRNO_MAX ? NULL : "error";
 	case REPORT_STARTED:
+	case REPORT_TAP:
 		return NULL;
 	case REPORT_EXITED:
 		/* Ended, be it by a signal: what waitpid() says of one that is stopped or goes on is no end. */
@@ -89,6 +95,10 @@ const char *gate_report_problem(const struct gate_report *r)
 	case GATE_READY:
 	case GATE_PLACED:
 		if (r->value != 0)
+			return "value";
+		return r->index == 0 ? NULL : "index";
+	case GATE_LOADED:
+		if (r->value < 0 || r->value > 1)
 			return "value";
 		return r->index == 0 ? NULL : "index";
 	case GATE_REFUSED:
@@ -121,6 +131,69 @@ static bool stays_below(const char *path)
 	return true;
 }
 
+/* An address, or none. It becomes a line of a file. */
+static bool is_resolver(const char *text, size_t size)
+{
+	return ended(text, size) && !text[strspn(text, "0123456789abcdefABCDEF.:")];
+}
+
+/* Becomes a word of a command line, with "," between names and ":" after them. */
+static bool is_modules(const char *text, size_t size)
+{
+	if (!ended(text, size) || !text[0])
+		return false;
+	for (; *text; text++)
+		if ((unsigned char)*text <= ' ' || *text == ':')
+			return false;
+	return true;
+}
+
+static bool is_path(const char *text, size_t size)
+{
+	return ended(text, size) && text[0] == '/';
+}
+
+/* "NAME=VALUE", each ended by NUL, then one more. */
+static bool is_variables(const char *at, size_t size)
+{
+	const char *end = at + size;
+
+	while (at < end && *at) {
+		const char *nul = memchr(at, 0, (size_t)(end - at));
+
+		if (!nul || *at == '=' || !memchr(at, '=', (size_t)(nul - at)))
+			return false;
+		at = nul + 1;
+	}
+	return at < end;
+}
+
+/* What a plan says of a tool call; NULL when it is fine. */
+static const char *call_problem(const struct init_plan *p)
+{
+	if (!is_flag(p->call))
+		return "call";
+	/* A snippet has no way out. */
+	if (!is_flag(p->way_out) || (p->way_out && !p->call))
+		return "way_out";
+	if (!is_flag(p->ipv6))
+		return "ipv6";
+	for (size_t i = 0; i < sizeof p->resolvers / sizeof p->resolvers[0]; i++)
+		if (!is_resolver(p->resolvers[i], sizeof p->resolvers[i]))
+			return "resolvers";
+	if (!ended(p->program, sizeof p->program))
+		return "program";
+	if (!p->call)
+		return NULL;
+	if (!is_path(p->program, sizeof p->program))
+		return "program";
+	if (!is_modules(p->modules, sizeof p->modules))
+		return "modules";
+	if (p->workdir[0] && !is_path(p->workdir, sizeof p->workdir))
+		return "workdir";
+	return is_variables(p->variables, sizeof p->variables) ? NULL : "variables";
+}
+
 const char *init_plan_problem(const struct init_plan *p)
 {
 	const struct {
@@ -149,5 +222,5 @@ const char *init_plan_problem(const struct init_plan *p)
 	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
 		if (!rows[i].fine)
 			return rows[i].member;
-	return NULL;
+	return call_problem(p);
 }

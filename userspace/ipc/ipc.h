@@ -6,6 +6,7 @@
  *   supervisor                  -- struct note -->  auditor
  *   client                      -- struct query --> auditor       <-- struct answer (+ text) --
  *   client                      -- struct collect --> collector   <-- struct collected (+ memfds) --
+ *   supervisor                  -- struct carry -->   gateway     <-- struct carrying --
  *
  * All of them come from the same binary, so there is no version field; a message of another size or an unknown type ends
  * the connection. Strings are NUL-terminated inside their arrays; a receiver checks that (ipc_text_ok).
@@ -23,13 +24,14 @@
 #define IPC_ID_MAX 48	   /* sandbox-xxxxxxxxxxxxx, and .N for a session's cells */
 #define IPC_PROJECT_MAX 64 /* [a-z0-9-], checked by the client side */
 #define IPC_POLICY_MAX 64  /* names of policies and rules */
-#define IPC_FDS_MAX 4
+#define IPC_FDS_MAX 5
 
 /* ---- client -> supervisor ---- */
 enum ask_type {
 	ASK_NONE,
 	ASK_SANDBOX, /* I want a sandbox; answered by TELL_GRANT or TELL_FAIL when there is one (the client keeps the wait
-			limit). With `session` it is kept for many cells: `req` then names it for its whole life */
+			limit). With `session` it is kept for many cells: `req` then names it for its whole life. With `agent`
+			it is one made of that agent's image, for one tool call */
 	ASK_START,   /* the request is written to the sandbox's socket: open the gate, arm the deadline. Of a session: its next
 			cell */
 	ASK_KILL,    /* end this run for `reason`; also withdraws an unanswered ASK_SANDBOX (then there is no answer). Of a
@@ -57,15 +59,18 @@ struct ask {
 	uint64_t req;		       /* chosen by the client, unique among its open requests */
 	uint32_t reason;	       /* ASK_KILL: RUN_END_OUTPUT or RUN_END_CANCELLED */
 	uint32_t session;	       /* ASK_SANDBOX: 1 for a session */
-	char project[IPC_PROJECT_MAX]; /* ASK_SANDBOX: for the audit; opaque to the supervisor */
+	char project[IPC_PROJECT_MAX]; /* ASK_SANDBOX: for the audit, and with `agent` whose agent it is */
+	char agent[IPC_PROJECT_MAX];   /* ASK_SANDBOX: name of an agent of `project`; "": a snippet's. Never with `session` */
 };
 
 /* ---- supervisor -> client ---- */
 enum tell_type {
 	TELL_NONE,
 	TELL_GRANT, /* four fds: request socket (SOCK_STREAM, write the request here), stdout, stderr (read ends, non-blocking),
-		       working directory (O_PATH: good for the collector, and nothing to be read through it before TELL_END) */
-	TELL_FAIL,  /* no sandbox: could not be built (layer, text) */
+		       working directory (O_PATH: good for the collector, and nothing to be read through it before TELL_END).
+		       Of an agent's a fifth: the result (read end, non-blocking), see struct result_header */
+	TELL_FAIL,  /* no sandbox: could not be built (layer, text). `code` ENOENT with layer "agent": there is no such agent;
+		       ETIMEDOUT: not ready within LIMIT_CALL_READY_S, and `text` names what took so long */
 	TELL_END,   /* the run is over. `over`: every process of it is dead, the pipes hold what is left of its output and then
 		       EOF. Else it was a session's cell: everything in it is frozen until ASK_COLLECTED, and the pipes hold what
 		       it wrote, without an end */
@@ -78,6 +83,10 @@ struct tell_grant {
 	char sandbox_id[IPC_ID_MAX];
 	char run_id[IPC_ID_MAX];
 	char python[32]; /* version that will run, e.g. "3.12.1" */
+	/* An agent's: what its making took, and how much of that this request had to wait for (0: it was ready) */
+	uint64_t build_us; /* first step to verified */
+	uint64_t load_us;  /* import of its modules */
+	uint64_t waited_us;
 };
 
 struct tell_fail {
@@ -137,6 +146,7 @@ struct tell {
 enum request_flag {
 	REQUEST_SESSION = 1, /* a cell: more will follow */
 	REQUEST_STDIN = 2,   /* standard input was given, be it empty; without it, it is at its end */
+	REQUEST_CALL = 4, /* a tool call: the code is the tool's name, standard input its arguments (a JSON object). No more */
 };
 struct request_header {
 	uint32_t magic;
@@ -147,6 +157,24 @@ struct request_header {
 };
 struct request_file {
 	uint32_t path_len, size; /* bytes */
+};
+
+/*
+ * What a tool call's harness writes to the result pipe, once: this header and `len` bytes of UTF-8. Whoever wrote the tool can
+ * write here too, so the client believes exactly one frame that is whole, within its limits and nothing but what its kind
+ * says, followed by the end of the stream; anything else is an error of the call.
+ */
+#define RESULT_MAGIC 0x53455257u /* "WRES" */
+enum result_kind {
+	RESULT_NONE,
+	RESULT_VALUE,	/* one JSON value, at most LIMIT_RESULT_BYTES and LIMIT_RESULT_DEPTH */
+	RESULT_ERROR,	/* a JSON object: "type", "message", "traceback", strings all of them */
+	RESULT_UNKNOWN, /* there is no such tool; nothing was called. The rest is empty */
+	RESULT_KINDS,
+};
+struct result_header {
+	uint32_t magic, kind;
+	uint64_t len;
 };
 
 /* ---- client -> collector, and back ---- */
@@ -253,6 +281,8 @@ struct note {
 			struct note_policy policy;
 			uint32_t timeout_s;
 			char python[32];
+			char agent[IPC_PROJECT_MAX]; /* of a tool call; "" */
+			char image[72];		     /* digest of its image */
 		} begin;
 		struct weir_event event;
 		struct {
@@ -290,6 +320,7 @@ struct query {
 	uint64_t req;
 	char run_id[IPC_ID_MAX];
 	char project[IPC_PROJECT_MAX]; /* "" sees every project; else a run of another project is not found */
+	char agent[IPC_PROJECT_MAX];   /* QUERY_RUN: "" sees those of every agent; else another agent's call is not found */
 };
 
 /*
@@ -305,6 +336,26 @@ struct answer {
 
 extern const char *const run_end_names[RUN_END_COUNT];
 extern const char *const policy_change_names[POLICY_CHANGE_COUNT];
+
+/* ---- supervisor -> gateway, and back ---- */
+
+/*
+ * Carry one sandbox's packets. fds: the cgroup to be born in (a directory of cgroup2), the tap device, then the `tasks` files
+ * of v1 cgroups to join. Answered once, when the process that carries them is ready or could not be made.
+ */
+struct carry {
+	uint64_t req;
+	uint32_t uid;	   /* who that process becomes: nobody else is */
+	uint32_t v1_count; /* at most IPC_FDS_MAX - 2 */
+	uint32_t nofile;
+	uint32_t pad;
+};
+struct carrying {
+	uint64_t req;
+	int32_t status; /* 0, or a negative errno */
+	int32_t pid;	/* in the host's pid namespace */
+	char text[128]; /* what went wrong */
+};
 
 /* A connected SEQPACKET pair, close-on-exec, both non-blocking, with send buffers of at least `bytes`. Returns 0 or -errno. */
 int ipc_pair(int ret[2], int bytes);

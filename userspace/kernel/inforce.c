@@ -23,6 +23,17 @@ struct text {
 	size_t len;
 };
 
+/* It may have been meant as the name of one that is part of the program. */
+static int no_such(const char *path, struct err *e)
+{
+	char names[160] = "";
+	size_t used = 0;
+
+	for (size_t i = 0; blob_policy_names[i] && used < sizeof names; i++)
+		used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", blob_policy_names[i]);
+	return err_set(e, ENOENT, WHERE, "open %.150s: No such file or directory (and the shipped ones are %s)", path, names);
+}
+
 static int read_file(const char *path, struct text *ret, struct err *e)
 {
 	_cleanup_free_ char *data = NULL;
@@ -33,6 +44,8 @@ static int read_file(const char *path, struct text *ret, struct err *e)
 
 	/* O_NONBLOCK: a FIFO without a writer must not hang us; it is refused below. */
 	fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0 && errno == ENOENT)
+		return no_such(path, e);
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return err_errno(e, errno, WHERE, "open %.150s", path);
 	if (!S_ISREG(st.st_mode))
@@ -121,10 +134,28 @@ static int name_document(char *ret, size_t size, const char *policy, struct err 
 
 /* ---- in force ---- */
 
+static struct policy_env seen_by(const struct inforce *f, const struct netenv *net, struct cidr room[RESOLVCONF_SERVERS])
+{
+	struct policy_env env = net->env;
+
+	if (f->servers) {
+		env.resolver_count = f->servers(net, room);
+		env.resolvers = room;
+	}
+	return env;
+}
+
+struct policy_env inforce_env(const struct inforce *f, struct cidr room[RESOLVCONF_SERVERS])
+{
+	return seen_by(f, &f->net, room);
+}
+
 static int compile(const struct inforce *f, const struct netenv *net, struct policy_image **ret, struct err *e)
 {
+	struct cidr servers[RESOLVCONF_SERVERS];
+	struct policy_env env = seen_by(f, net, servers);
 	struct err inner = {0};
-	int rc = image_compile(f->policy, &net->env, ret, &inner);
+	int rc = image_compile(f->policy, &env, ret, &inner);
 
 	if (rc < 0 && e) {
 		*e = inner;
@@ -133,11 +164,23 @@ static int compile(const struct inforce *f, const struct netenv *net, struct pol
 	return rc;
 }
 
+static void override(const struct inforce *f)
+{
+	uint32_t *sockets = &f->policy->limits.datagram_sockets;
+
+	if (f->quiet)
+		f->policy->list_allowed = false;
+	if (f->datagram_sockets && (!*sockets || *sockets > f->datagram_sockets))
+		*sockets = f->datagram_sockets;
+}
+
 /* Fills in everything but `path`, and nothing of it on failure. */
 static int load(struct inforce *f, struct err *e)
 {
 	int rc = read_document(f->path, &f->policy, e);
 
+	if (rc == 0)
+		override(f);
 	if (rc == 0)
 		rc = netenv_read(&f->net, NULL, e);
 	if (rc == 0)
@@ -170,6 +213,41 @@ void inforce_clear(struct inforce *f)
 	f->generation = 0;
 }
 
+int inforce_see(struct inforce *f, size_t (*servers)(const struct netenv *host, struct cidr ret[RESOLVCONF_SERVERS]),
+		struct err *e)
+{
+	size_t (*before)(const struct netenv *host, struct cidr ret[RESOLVCONF_SERVERS]) = f->servers;
+	struct policy_image *image = NULL;
+	int rc;
+
+	f->servers = servers;
+	rc = compile(f, &f->net, &image, e);
+	if (rc < 0) {
+		f->servers = before;
+		return rc;
+	}
+	image_free(f->image);
+	f->image = image;
+	return 0;
+}
+
+int inforce_behind(const struct inforce *f, uint32_t slot, uint32_t datagram_sockets, struct inforce *ret, struct err *e)
+{
+	struct inforce fresh = {.slot = slot, .quiet = true, .datagram_sockets = datagram_sockets};
+	int rc;
+
+	memcpy(fresh.path, f->path, sizeof fresh.path);
+	rc = load(&fresh, e);
+	if (rc < 0)
+		return rc;
+	if (memcmp(fresh.policy->hash, f->policy->hash, sizeof fresh.policy->hash) != 0) {
+		inforce_clear(&fresh);
+		return err_set(e, EAGAIN, WHERE, "%.150s was written while it was read: try again", f->path);
+	}
+	*ret = fresh;
+	return 0;
+}
+
 int inforce_apply(struct inforce *f, struct guard *g, uint32_t slot, struct err *e)
 {
 	uint32_t generation;
@@ -184,7 +262,8 @@ int inforce_apply(struct inforce *f, struct guard *g, uint32_t slot, struct err 
 
 int inforce_reread(const struct inforce *f, struct inforce *ret, struct err *e)
 {
-	struct inforce fresh = {.slot = f->slot};
+	struct inforce fresh = {
+	    .slot = f->slot, .servers = f->servers, .quiet = f->quiet, .datagram_sockets = f->datagram_sockets};
 	int rc;
 
 	memcpy(fresh.path, f->path, sizeof fresh.path);

@@ -21,6 +21,11 @@ struct inforce {
 	struct netenv net;
 	uint32_t slot;
 	uint32_t generation; /* what guard_set_policy() gave; 0 before inforce_apply() */
+	/* The name servers of those it is for, when they see others than this host does. NULL: the host's own. Kept for good.
+	 */
+	size_t (*servers)(const struct netenv *host, struct cidr ret[RESOLVCONF_SERVERS]);
+	bool quiet;		   /* what is allowed is not listed, whatever the document says. Kept for good */
+	uint32_t datagram_sockets; /* at most so many, whatever the document says; 0: what it says. Kept for good */
 };
 
 /*
@@ -34,6 +39,16 @@ void inforce_clear(struct inforce *f);
 /* Turns an error about the document (a JSON pointer in e->where) into one as above: file, place, sentence. Returns its code. */
 int inforce_at_place(const struct inforce *f, struct err *e);
 
+/* Compiles it anew for those who see other name servers. Before it is in force; on failure it is as it was. */
+int inforce_see(struct inforce *f, size_t (*servers)(const struct netenv *host, struct cidr ret[RESOLVCONF_SERVERS]),
+		struct err *e);
+
+/*
+ * The same document for another slot: quiet, with the host's own name servers, and with at most `datagram_sockets`. EAGAIN: the
+ * document has become another.
+ */
+int inforce_behind(const struct inforce *f, uint32_t slot, uint32_t datagram_sockets, struct inforce *ret, struct err *e);
+
 /* Puts it into `slot`. */
 int inforce_apply(struct inforce *f, struct guard *g, uint32_t slot, struct err *e);
 
@@ -43,6 +58,9 @@ int inforce_apply(struct inforce *f, struct guard *g, uint32_t slot, struct err 
  */
 int inforce_reread(const struct inforce *f, struct inforce *ret, struct err *e);
 int inforce_swap(struct inforce *f, struct inforce *fresh, struct guard *g, struct err *e);
+
+/* What the dynamic sets of its policy hold. */
+struct policy_env inforce_env(const struct inforce *f, struct cidr room[RESOLVCONF_SERVERS]);
 
 /* The host's addresses or name servers may have changed: compiles anew and swaps when they have; the
  * generation stays. 1 swapped, 0 as before. */

@@ -16,6 +16,7 @@
 
 #define RESOLV_CONF "/etc/resolv.conf"
 #define RESOLV_CONF_BYTES 65536
+#define WIDE_PREFIX 8	 /* ::/0, or 2000::/3 and its like in its place */
 #define DUMP_TRIES 16	 /* the kernel says when addresses changed while it was listing them */
 #define DUMP_BYTES 65536 /* no message of a dump is longer than half of this */
 
@@ -240,6 +241,50 @@ static int read_addresses(struct list *ret, struct err *e)
 	return 0;
 }
 
+/* ---- the way out over IPv6 ---- */
+
+/*
+ * An address of the internet that is nobody's (2000::1). Asked for one route rather than for all of them: there may be a
+ * million, and what counts is what the kernel would do, rules and all.
+ */
+#define OUTSIDE6                                                                                                               \
+	{                                                                                                                      \
+		0x20, 0x01, [15] = 0x01                                                                                        \
+	}
+
+/* Whether it would be sent to somebody else: not refused, not dropped, not an address of this host. */
+static bool leads_out(const void *buf, size_t size)
+{
+	const struct nlmsghdr *h = buf;
+
+	return NLMSG_OK(h, (unsigned)size) && h->nlmsg_type == RTM_NEWROUTE &&
+	       h->nlmsg_len >= NLMSG_LENGTH(sizeof(struct rtmsg)) &&
+	       ((const struct rtmsg *)NLMSG_DATA(h))->rtm_type == RTN_UNICAST;
+}
+
+static int read_ipv6_out(bool *ret, struct err *e)
+{
+	const struct {
+		struct nlmsghdr head;
+		struct rtmsg body;
+		struct rtattr to_attr;
+		unsigned char to[16];
+	} ask = {.head = {.nlmsg_len = sizeof ask, .nlmsg_type = RTM_GETROUTE, .nlmsg_flags = NLM_F_REQUEST},
+		 .body = {.rtm_family = AF_INET6, .rtm_dst_len = 128},
+		 .to_attr = {.rta_len = RTA_LENGTH(sizeof ask.to), .rta_type = RTA_DST},
+		 .to = OUTSIDE6};
+	_cleanup_fd_ int fd = open_netlink(0);
+	_Alignas(struct nlmsghdr) char buf[4096] = "";
+	ssize_t n;
+
+	if (fd < 0)
+		return err_errno(e, -fd, "network", "ask for the route to the outside");
+	/* An error is the answer that there is none; so is a kernel without IPv6. */
+	n = send(fd, &ask, sizeof ask, 0) == (ssize_t)sizeof ask ? receive(fd, buf, sizeof buf) : -errno;
+	*ret = n > 0 && leads_out(buf, (size_t)n);
+	return 0;
+}
+
 /* ---- the name servers ---- */
 
 static int read_text(const char *path, char *buf, size_t *ret_len, struct err *e)
@@ -274,12 +319,12 @@ static int read_text(const char *path, char *buf, size_t *ret_len, struct err *e
 	return 0;
 }
 
-static int read_resolvers(const char *path, struct list *ret, struct err *e)
+/* As they are asked, and as a set. */
+static int read_resolvers(const char *path, struct netenv *ret_servers, struct list *ret, struct err *e)
 {
 	_cleanup_free_ char *text = malloc(RESOLV_CONF_BYTES);
-	struct cidr servers[RESOLVCONF_SERVERS];
 	struct list l = {0};
-	size_t len = 0, count;
+	size_t len = 0;
 	int rc;
 
 	if (!text)
@@ -287,9 +332,9 @@ static int read_resolvers(const char *path, struct list *ret, struct err *e)
 	rc = read_text(path, text, &len, e);
 	if (rc < 0)
 		return rc;
-	count = resolvconf_parse(text, len, servers);
-	for (size_t i = 0; i < count; i++)
-		if (list_add(&l, &servers[i]) < 0) {
+	ret_servers->server_count = resolvconf_parse(text, len, ret_servers->servers);
+	for (size_t i = 0; i < ret_servers->server_count; i++)
+		if (list_add(&l, &ret_servers->servers[i]) < 0) {
 			free(l.at);
 			return err_set(e, ENOMEM, "network", "out of memory");
 		}
@@ -298,24 +343,27 @@ static int read_resolvers(const char *path, struct list *ret, struct err *e)
 	return 0;
 }
 
-/* ---- both ---- */
+/* ---- all of it ---- */
 
 int netenv_read(struct netenv *ret, const char *resolv_conf, struct err *e)
 {
 	struct list hosts = {0}, resolvers = {0};
+	struct netenv n = {0};
 	int rc = read_addresses(&hosts, e);
 
 	if (rc == 0)
-		rc = read_resolvers(resolv_conf ? resolv_conf : RESOLV_CONF, &resolvers, e);
+		rc = read_ipv6_out(&n.ipv6_out, e);
+	if (rc == 0)
+		rc = read_resolvers(resolv_conf ? resolv_conf : RESOLV_CONF, &n, &resolvers, e);
 	if (rc < 0) {
 		free(hosts.at);
 		return rc;
 	}
-	*ret = (struct netenv){
-	    .env = {.hosts = hosts.at, .host_count = hosts.count, .resolvers = resolvers.at, .resolver_count = resolvers.count},
-	    .hosts = hosts.at,
-	    .resolvers = resolvers.at,
-	};
+	n.env = (struct policy_env){
+	    .hosts = hosts.at, .host_count = hosts.count, .resolvers = resolvers.at, .resolver_count = resolvers.count};
+	n.hosts = hosts.at;
+	n.resolvers = resolvers.at;
+	*ret = n;
 	return 0;
 }
 
@@ -338,8 +386,9 @@ static bool same(const struct cidr *a, size_t a_count, const struct cidr *b, siz
 
 bool netenv_equal(const struct netenv *a, const struct netenv *b)
 {
-	/* Both are sorted. */
-	return same(a->env.hosts, a->env.host_count, b->env.hosts, b->env.host_count) &&
+	/* The first two are sorted. */
+	return a->ipv6_out == b->ipv6_out && same(a->servers, a->server_count, b->servers, b->server_count) &&
+	       same(a->env.hosts, a->env.host_count, b->env.hosts, b->env.host_count) &&
 	       same(a->env.resolvers, a->env.resolver_count, b->env.resolvers, b->env.resolver_count);
 }
 
@@ -356,7 +405,10 @@ int netenv_watch(int *ret_fd, struct err *e)
 	return 0;
 }
 
-/* Of routes only those of the table `local` concern us: others come and go by the thousand on a router. */
+/*
+ * Of routes those of the table `local` concern us, and those that may lead everywhere: others come and go by the thousand on a
+ * router.
+ */
 static bool concerns_us(const void *buf, ssize_t n)
 {
 	const struct nlmsghdr *h = buf;
@@ -364,7 +416,7 @@ static bool concerns_us(const void *buf, ssize_t n)
 
 	if (n < (ssize_t)NLMSG_LENGTH(sizeof *m) || (h->nlmsg_type != RTM_NEWROUTE && h->nlmsg_type != RTM_DELROUTE))
 		return true;
-	return m->rtm_table == RT_TABLE_LOCAL;
+	return m->rtm_table == RT_TABLE_LOCAL || (m->rtm_family == AF_INET6 && m->rtm_dst_len <= WIDE_PREFIX);
 }
 
 bool netenv_changed(int fd)

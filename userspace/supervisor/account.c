@@ -6,23 +6,45 @@
 #include "supervisor/internal.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/log.h"
+
+#define FLOWS_FIRST 16
+
+void box_remember_flow(struct box *b, const struct weir_flow_key *k)
+{
+	if (b->flow_count == b->flow_room) {
+		unsigned room = b->flow_room ? 2 * b->flow_room : FLOWS_FIRST;
+		struct weir_flow_key *more = reallocarray(b->flows, room, sizeof *more);
+
+		if (!more) {
+			b->flows_forgotten = true;
+			return;
+		}
+		b->flows = more;
+		b->flow_room = room;
+	}
+	b->flows[b->flow_count++] = *k;
+}
 
 /* Final counts of every listed flow, which also frees its place in the kernel's map. */
 void box_report_flows(struct supervisor *s, struct box *b)
 {
 	for (unsigned i = 0; i < b->flow_count; i++) {
+		const struct weir_flow_key *k = &b->flows[i];
+		const enum slot slot = box_slot(b, k->cgroup);
 		struct note n;
 
 		note_init(&n, NOTE_FLOW, b);
-		n.flow.key = b->flows[i];
-		slot_judged(s, &n.flow.key, &n.judged);
-		if (guard_get_flow(s->guard, &b->flows[i], &n.flow.count) < 0)
+		n.flow.key = *k;
+		slot_judged(s, slot, k, &n.judged);
+		if (guard_get_flow(s->guard, k, &n.flow.count) < 0)
 			continue;
-		notes_push(s, &n);
-		guard_del_flow(s->guard, &b->flows[i]);
+		if (slot != SLOT_CARRIER || k->verdict == WEIR_DENY) /* as in the events */
+			notes_push(s, &n);
+		guard_del_flow(s->guard, k);
 	}
 	b->flow_count = 0;
 }
@@ -36,6 +58,45 @@ void account_begin(struct supervisor *s, struct box *b)
 	b->base.cpu_us = u.cpu_us;
 	if (b->guarded && guard_get_sandbox(s->guard, b->cgroup.id, &b->base.counters, &e) < 0)
 		log_error("%s: its counters can't be read: %s", b->id, e.msg);
+}
+
+void account_grant(struct supervisor *s, struct box *b)
+{
+	struct cgroup_usage u;
+
+	cgroup_box_usage(&b->cgroup, &s->cgroups, &u);
+	b->base.cpu_us = u.cpu_us;
+}
+
+/*
+ * What the kernel has counted of it so far. Of its carrier, whose packets are its own once more, only what was refused there
+ * adds to it.
+ */
+static void read_counters(struct supervisor *s, const struct box *b, struct weir_sandbox *ret)
+{
+	struct weir_sandbox way;
+	struct err e;
+
+	if (guard_get_sandbox(s->guard, b->cgroup.id, ret, &e) < 0)
+		log_error("%s: its counters can't be read: %s", b->id, e.msg);
+	if (!b->way.guarded)
+		return;
+	if (guard_get_sandbox(s->guard, b->way.cgroup.id, &way, &e) < 0) {
+		log_error("%s: the counters of its way out can't be read: %s", b->id, e.msg);
+		return;
+	}
+	ret->attempts += way.denied;
+	ret->denied += way.denied;
+	ret->inbound += way.inbound;
+}
+
+bool account_tried(struct supervisor *s, const struct box *b)
+{
+	struct weir_sandbox now = b->base.counters;
+
+	if (b->guarded && b->probed)
+		read_counters(s, b, &now);
+	return now.attempts != b->base.counters.attempts || now.inbound != b->base.counters.inbound;
 }
 
 static void set_attempts(struct tell_end *ret, const struct weir_sandbox *now, const struct weir_sandbox *base)
@@ -53,15 +114,13 @@ void account_end(struct supervisor *s, struct box *b, struct tell_end *ret, uint
 {
 	struct weir_sandbox now = b->base.counters;
 	struct cgroup_usage u;
-	struct err e;
 
 	cgroup_box_usage(&b->cgroup, &s->cgroups, &u);
 	if (b->guarded) {
 		/* What the ring still holds is this run's too: out with it before the end is told. */
 		notes_drain_all(s);
-		if (guard_get_sandbox(s->guard, b->cgroup.id, &now, &e) < 0)
-			log_error("%s: its counters can't be read: %s", b->id, e.msg);
-		if (b->begun || b->session)
+		read_counters(s, b, &now);
+		if (b->begun || b->session || b->t->call)
 			box_report_flows(s, b);
 	}
 	set_attempts(ret, &now, &b->base.counters);

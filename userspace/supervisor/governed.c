@@ -21,16 +21,7 @@
 #include "supervisor/leftover.h"
 
 #define CHECK_NS 2000000000ull /* how often the kernel is asked whether the programs are effective */
-#define RESOLV_CONF "/etc/resolv.conf"
-#define REMOVE_TRIES 200 /* of 5 ms: exiting tasks leave a cgroup a little after they are reaped */
-
-/* What of resolv.conf changes when somebody writes it, or puts another in its place. */
-struct file_state {
-	dev_t dev;
-	ino_t ino;
-	off_t size;
-	struct timespec changed;
-};
+#define REMOVE_TRIES 200       /* of 5 ms: exiting tasks leave a cgroup a little after they are reaped */
 
 struct governed {
 	struct supervisor *s;
@@ -42,7 +33,6 @@ struct governed {
 	bool hurry;   /* asked to stop when the command was gone already */
 	int status;
 	uint64_t checked_ns;
-	struct file_state resolv_conf;
 };
 
 /* ---- signals ---- */
@@ -153,7 +143,7 @@ static bool same_limits(const struct policy_limits *a, const struct policy_limit
 }
 
 /* A policy read again: refused when a command can't have it. Filter and limits were given at the start, and stay. */
-static int admit(struct supervisor *s, const struct inforce *fresh, struct err *e)
+static int admit(struct supervisor *s, enum slot slot, const struct inforce *fresh, struct err *e)
 {
 	const struct governed *g = governed_of(s);
 	struct filter_host filter;
@@ -167,36 +157,10 @@ static int admit(struct supervisor *s, const struct inforce *fresh, struct err *
 		log_warn(
 		    "the command keeps the system call filter it was started with: what changed in mode, sockets, listen or "
 		    "syscalls is for the next start");
-	if (!same_limits(&fresh->policy->limits, &s->inforce.policy->limits))
+	if (!same_limits(&fresh->policy->limits, &s->inforce[slot].policy->limits))
 		log_warn("the command keeps the limits it was started with: new ones are for the next start");
 	filter_host_clear(&filter);
 	return 0;
-}
-
-static struct file_state look_at(const char *path)
-{
-	struct stat st;
-
-	if (stat(path, &st) < 0)
-		return (struct file_state){0};
-	return (struct file_state){.dev = st.st_dev, .ino = st.st_ino, .size = st.st_size, .changed = st.st_ctim};
-}
-
-static bool same_file(const struct file_state *a, const struct file_state *b)
-{
-	return a->dev == b->dev && a->ino == b->ino && a->size == b->size && a->changed.tv_sec == b->changed.tv_sec &&
-	       a->changed.tv_nsec == b->changed.tv_nsec;
-}
-
-/* The host's addresses tell us when they change; its list of name servers has to be looked at. */
-static void check_resolvers(struct governed *g)
-{
-	struct file_state now = look_at(RESOLV_CONF);
-
-	if (same_file(&now, &g->resolv_conf))
-		return;
-	g->resolv_conf = now;
-	slot_refresh(g->s);
 }
 
 /* ---- up to the running command ---- */
@@ -208,7 +172,7 @@ static int do_cgroup2(struct governed *g, struct err *e)
 
 static int do_limits(struct governed *g, struct err *e)
 {
-	const struct policy_limits *l = &g->s->inforce.policy->limits;
+	const struct policy_limits *l = &g->s->inforce[SLOT_SNIPPET].policy->limits;
 	const struct cgroup_limits limits = {
 	    .memory_bytes = l->memory_bytes, .cpu_percent = l->cpu_percent, .pids = l->processes};
 	int rc = cgroup_box_limit_v2(&g->box->cgroup, &g->s->cgroups, &limits, e);
@@ -276,7 +240,7 @@ static void note_begin(struct governed *g)
 	struct note n;
 
 	note_init(&n, NOTE_RUN_BEGIN, g->box);
-	slot_name(&g->s->inforce, &n.begin.policy);
+	slot_name(&g->s->inforce[SLOT_SNIPPET], &n.begin.policy);
 	notes_push(g->s, &n);
 }
 
@@ -344,10 +308,9 @@ int governed_new(struct governed **ret, const struct governed_config *config, in
 	}
 	g->command = config->command;
 	g->keeper.fd = -1;
-	g->s->inforce = *config->policy;
+	g->s->inforce[SLOT_SNIPPET] = *config->policy;
 	memset(config->policy, 0, sizeof *config->policy);
 	g->s->admit = admit;
-	g->resolv_conf = look_at(RESOLV_CONF);
 	rc = instance_open(g->s, auditor_fd, e);
 	if (rc == 0)
 		rc = watch_signals(g, e);
@@ -386,7 +349,8 @@ static void check(struct governed *g)
 	if (now_ns() - g->checked_ns < CHECK_NS)
 		return;
 	g->checked_ns = now_ns();
-	check_resolvers(g);
+	/* The host's addresses tell us when they change; its list of name servers has to be looked at. */
+	slot_check_resolvers(s);
 	/* Links can be detached behind our back: then nothing may go on as if they were there. */
 	if (!s->fatal && guard_verify(s->guard, g->box->cgroup.v2_fd, &e) < 0)
 		s->fatal = err_set(&s->fatal_err, e.code, "policy", "the command was ended: %.200s", e.msg);
@@ -431,7 +395,7 @@ static void settle(struct governed *g)
 	if (g->settled || !g->box->ran)
 		return;
 	g->settled = true;
-	while ((wait_ms = leftover_round(&l, s->inforce.image, g->hurry || s->fatal)) > 0) {
+	while ((wait_ms = leftover_round(&l, s->inforce[SLOT_SNIPPET].image, g->hurry || s->fatal)) > 0) {
 		uint64_t until = now_ns() + (uint64_t)wait_ms * 1000000;
 
 		check(g);
@@ -547,6 +511,7 @@ static void release_box(struct governed *g)
 		log_error("%s: its policy entry stays: %s", b->id, e.msg);
 	remove_cgroup(g);
 	TAILQ_REMOVE(&s->boxes, b, link);
+	free(b->flows);
 	free(b);
 	g->box = NULL;
 }

@@ -5,6 +5,7 @@
 
 #include <sched.h>
 #include <sys/queue.h>
+#include <sys/stat.h>
 
 #include "core/fair.h"
 #include "core/lifecycle.h"
@@ -15,10 +16,13 @@
 #include "kernel/guard.h"
 #include "kernel/inforce.h"
 #include "plan.h"
+#include "registry/agents.h"
+#include "registry/store.h"
 #include "supervisor/supervisor.h"
 
 struct supervisor;
 struct box;
+struct box_template;
 
 /* Something epoll can wake us for. `fn` runs with the events that came. */
 struct source {
@@ -39,12 +43,37 @@ struct baseline {
 	uint64_t cpu_us;
 };
 
+/*
+ * The policies in force: what snippets' sandboxes are under, what tools' are, and what the carriers of tools' packets are: the
+ * same document as TOOL, with the host's own name servers where a tool sees those of its plan, and without listing what is
+ * allowed, which the sandbox's own record has.
+ */
+enum slot { SLOT_SNIPPET, SLOT_TOOL, SLOT_CARRIER, SLOTS };
+
+/* What the host has for tools: wayout.c. */
+struct way_host {
+	bool known, ipv6;
+	char resolvers[3][46]; /* for plans */
+};
+
+/* A tool's way out: wayout.c. All of it is gone before its sandbox is. */
+struct way_out {
+	bool wanted;
+	struct cgroup_box cgroup; /* "<sandbox id>.out" */
+	bool guarded;		  /* has an entry in the sandboxes map */
+	bool asked, ready;	  /* the gateway was asked for a carrier; it has answered that there is one */
+};
+
 struct box {
 	TAILQ_ENTRY(box) link;
+	struct box_template *t; /* what it is made from; NULL: a command of `weir exec` */
 	enum box_state state;
 	char id[IPC_ID_MAX];
 	uint32_t uid;
 	uint64_t deadline_ns; /* CLOCK_MONOTONIC: of what it is doing, see box_expired(); 0 none */
+	bool in_making;	      /* counted in supervisor.making */
+	/* CLOCK_MONOTONIC: its first step, its verification, and when its modules were imported (or could not be) */
+	uint64_t made_ns, verified_ns, loaded_ns;
 
 	struct cgroup_box cgroup;
 	uint64_t memory_bytes; /* its limit */
@@ -56,11 +85,14 @@ struct box {
 	bool watched;	       /* its end will be told by the pidfd */
 	int request, out, err; /* the client's ends, until it is granted; -1 after */
 	int workdir;	       /* O_PATH, likewise */
+	int result;	       /* a tool's, likewise */
+	struct way_out way;
 	bool probed;	       /* the policy has been proven from inside */
 	bool started, at_gate; /* init has dropped everything; the harness has said it is ready */
 	int cpu;	       /* that it was put on; -1: none */
 
 	/* What went wrong while building; the first thing counts. */
+	bool failing; /* counted in its template's */
 	enum plan_step failed_step;
 	int failed_errno;
 	char failed_text[256];
@@ -68,7 +100,10 @@ struct box {
 	/* The run; of a session, the cell. */
 	struct client *client;
 	struct fair_project *held; /* who is counted as having it; NULL before the grant */
+	unsigned halvings;	   /* of its weight: see pool.c */
+	bool weighed;		   /* as a run, no more as what is being made ready */
 	uint64_t req;
+	uint64_t waited_us; /* how much of its making the client had to wait for */
 	char project[IPC_PROJECT_MAX];
 	char run_id[IPC_ID_MAX]; /* whose record what happens now belongs to; between cells the session's */
 	uint32_t timeout_s;
@@ -100,11 +135,53 @@ struct box {
 	struct source frozen;	 /* cgroup.events; fd -1 unless it is a session */
 	bool pausing;		 /* waits for the kernel to say that it is frozen */
 
-	struct weir_flow_key flows[LIMIT_AUDIT_FLOWS + WEIR_INBOUND_FLOWS_PER_SANDBOX];
-	unsigned flow_count;
+	/* Of it and of its carrier: remembered so that final counts can be asked for without walking the kernel's whole map. */
+	struct weir_flow_key *flows;
+	unsigned flow_count, flow_room;
+	bool flows_forgotten; /* there was no memory for one */
 };
 
 TAILQ_HEAD(box_list, box);
+
+/*
+ * What sandboxes of one kind are made from, how many there are of them, and who waits for one. There is one of snippets as long
+ * as there is a supervisor, and one of each agent that is being called. An agent's goes when nothing of it is left and nobody
+ * has called for a while, or its entry in the registry has become another: then it is `retired` until its last sandbox is gone,
+ * and nobody gets any of it any more.
+ */
+struct box_template {
+	TAILQ_ENTRY(box_template) link; /* whose turn it is to have one built */
+	enum slot slot;			/* its policy, and with it the limits of its sandboxes */
+
+	/* Of an agent; all of it empty for snippets. */
+	bool call;
+	bool retired;
+	char project[IPC_PROJECT_MAX], agent[IPC_PROJECT_MAX];
+	char digest[IMAGE_HEX + 1];
+	char root[PATH_MAX];  /* where the image is unpacked */
+	struct python python; /* as the registry has it */
+	char modules[sizeof((struct init_plan *)0)->modules];
+	char workdir[sizeof((struct init_plan *)0)->workdir];
+	char variables[sizeof((struct init_plan *)0)->variables];
+	uint64_t used_ns; /* when it was last asked for */
+	bool not_ahead;	  /* the last one did not get ready, or its modules could not be imported: none is made ahead */
+
+	struct image *image;
+	char stage[128];
+	uint64_t image_next_ns; /* not looked at before */
+	bool image_bad;		/* its files changed, and no image could be made of what is there now */
+
+	unsigned counts[BOX_STATES];
+	unsigned failing; /* of those that end: were never ready, and whoever waits for one has not been told yet */
+	struct fair fair; /* who waits for one, and what each project has */
+	uint64_t granted, served, misses;
+	bool was_full;	   /* as many as are kept ready were there once */
+	uint64_t retry_ns; /* after a failed build: not before, unless somebody waits */
+	unsigned failures; /* builds in a row */
+	struct tell_fail last_fail;
+};
+
+TAILQ_HEAD(template_list, box_template);
 
 struct note_queue;
 
@@ -127,33 +204,34 @@ struct tightening {
 
 struct supervisor {
 	struct supervisor_config config;
-	struct inforce inforce; /* in slot 0 */
-	struct remembered_policy remembered[REMEMBERED_POLICIES];
-	unsigned next_remembered;
+	struct inforce inforce[SLOTS]; /* those without a `policy` are not in use */
+	struct remembered_policy remembered[SLOTS][REMEMBERED_POLICIES];
+	unsigned next_remembered[SLOTS];
 	unsigned failed_reloads;
 	uint64_t refresh_ns;	   /* when to read the host's addresses again; 0: when they change */
 	uint64_t refreshed_ns;	   /* when they were read last */
 	char refresh_problem[256]; /* what kept it from working, as told; "" nothing */
 	/*
 	 * What must be in order before a document that was read again is in force, and what follows when it is (or, with false,
-	 * when it did not come to that). NULL: nothing.
+	 * when it did not come to that). NULL: nothing. Not asked for carriers: theirs is their tools' document.
 	 */
-	int (*admit)(struct supervisor *s, const struct inforce *fresh, struct err *e);
-	void (*admitted)(struct supervisor *s, bool in_force);
-	struct tightening tight, next_tight; /* next: between admit() and admitted() */
-	bool rebuild;			     /* .. and sandboxes of the present kind are not to be used any more */
-	char instance[64], pin_dir[128], run_dir[128], stage[128];
+	int (*admit)(struct supervisor *s, enum slot slot, const struct inforce *fresh, struct err *e);
+	void (*admitted)(struct supervisor *s, enum slot slot, bool in_force);
+	struct tightening tight[SLOTS], next_tight; /* next: between admit() and admitted() */
+	bool rebuild;				    /* .. and sandboxes of the present kind are not to be used any more */
+	char instance[64], pin_dir[128], run_dir[128];
 	int lock_fd;
 	int epoll_fd, signal_fd;
 	struct cgroup_instance cgroups;
 	bool have_cgroups;
 	struct guard *guard;
-	struct image *image;
 	int init_fd; /* sealed memfd of weir-init */
 	int own_filter_fd;
 	uint32_t own_filter_len;
 
-	struct source signal_src, ring_src, auditor_src, addresses_src;
+	struct source signal_src, ring_src, auditor_src, addresses_src, gateway_src;
+	struct way_host way_host;
+	struct stat resolv_conf; /* as it was when name servers were read last */
 	struct note_queue *notes;
 	bool ring_off; /* the ring does not wake us: see notes.c */
 	struct client clients[SUPERVISOR_CLIENTS_MAX];
@@ -165,21 +243,25 @@ struct supervisor {
 	unsigned child_count;
 
 	struct box_list boxes, trash; /* trash: gone, but a directory would not be removed yet */
-	unsigned counts[BOX_STATES];
-	struct fair fair;		/* who waits for one, and what each project has */
+	unsigned counts[BOX_STATES];  /* of all templates */
+	unsigned making;	      /* sandboxes whose building takes our time; see pool.c */
+	struct template_list templates;
+	struct box_template *snippets;	/* one of them */
+	unsigned stages;		/* stage directories so far: each has a name of its own */
 	uint16_t cpu_load[CPU_SETSIZE]; /* granted sandboxes on each CPU */
-	uint64_t granted, served, misses;
-	bool was_full;	   /* the pool has been filled once: ready */
-	uint64_t retry_ns; /* after a failed build: not before, unless somebody waits */
-	uint64_t quiet_ns; /* after a grant: until then its client has the CPU, see pool.c */
-	unsigned failures; /* builds in a row */
-	struct tell_fail last_fail;
-	struct tell_pool told;	   /* what clients were told last */
+	uint64_t quiet_ns;		/* after a grant: until then its client has the CPU, see pool.c */
+	struct tell_pool told;		/* what clients were told last */
+
+	/* The registry as it was read last; none of it without tool calls. */
+	int state_fd; /* the state directory; -1: none */
+	struct agent_table agents;
+	struct image_table images;
+	struct stat agents_seen, images_seen;
+	uint64_t registry_checked_ns;
+	uint64_t registry_retry_ns; /* it could not be read: not again before */
+
 	uint64_t guard_checked_ns; /* when the kernel was last asked whether the programs are effective */
 	bool unguarded;		   /* .. and they were not */
-	uint64_t image_next_ns;	   /* not looked at before */
-	bool image_bad;		   /* the host's files changed, and no image could be made of what is there now */
-	unsigned image_number;	   /* of the stage directory in use */
 	uint64_t drain_until_ns;   /* a stop was asked for: the clients have until then */
 	bool stopping;
 	int fatal; /* negative errno: the loop ends */
@@ -201,33 +283,84 @@ int instance_open(struct supervisor *s, int auditor_fd, struct err *e);
 int source_add(struct supervisor *s, struct source *src, uint32_t events);
 void source_close(struct supervisor *s, struct source *src); /* removes and closes the fd */
 
-/* Builds the image anew when the host's files have changed; looks at most every quarter of a second. */
-void check_image(struct supervisor *s);
 /* Tells a client; one whose socket is full is no client any more. */
 void client_tell(struct client *c, const struct tell *t, const int *fds, size_t nfds);
 
+/* ---- template.c: what sandboxes are made from ---- */
+/* That of snippets; its image is made. */
+int template_open(struct supervisor *s, struct err *e);
+/* Of agents, when there are tool calls: the state directory. Before the supervisor is in its mount namespace. */
+int template_open_registry(struct supervisor *s, struct err *e);
+void template_close(struct supervisor *s); /* all of them. No sandbox may be left */
+/*
+ * That of an agent, made when it is called for the first time. NULL: there is no such agent, or it can't be: *ret says why, for
+ * who has asked.
+ */
+struct box_template *template_of(struct supervisor *s, const char *project, const char *agent, struct tell_fail *ret);
+/* Builds its image anew when files of it have changed; looks at most every quarter of a second. */
+void template_check_image(struct supervisor *s, struct box_template *t);
+/* Lets go of what nobody has called for long, and of what the registry has become another for. Now and then. */
+void template_tend(struct supervisor *s);
+const char *template_python(const struct box_template *t); /* the version */
+/* All that is there and not ended. */
+unsigned template_alive(const struct box_template *t);
+static inline bool template_is_idle(const struct supervisor *s, const struct box_template *t, uint64_t now)
+{
+	unsigned idle_s = s->config.agent_idle_s ? s->config.agent_idle_s : LIMIT_AGENT_IDLE_S;
+
+	return t->call && now - t->used_ns > idle_s * 1000000000ull;
+}
+
 /* ---- build.c: from nothing to a sandbox at its gate ---- */
 /* Starts one. What goes wrong later is an event of the sandbox; false only when there was no memory for one. */
-bool box_build(struct supervisor *s);
+bool box_build(struct supervisor *s, struct box_template *t);
 void box_fail(struct supervisor *s, struct box *b, enum plan_step step, int error, const char *text);
+void box_load(struct supervisor *s, struct box *b); /* step LOAD */
+/* In words: "importing weather_tools and 2 more"; and what of its making takes so long: ".. : 110 s". */
+void box_say_loading(const struct box *b, char ret[96]);
+void box_say_slow(const struct box *b, char ret[256]);
+/* It ended by itself while it imported its modules: that is why there is none. How is found out when all of it is dead. */
+void box_loading_died(struct box *b);
+/* It does not count as being built any more: the rest of it takes no time of ours. Harmless when it does not. */
+void box_made(struct supervisor *s, struct box *b);
 
 /* ---- policy_slot.c: the policy in force, and its replacement ---- */
-int slot_apply(struct supervisor *s, struct err *e); /* puts s->inforce into force; says its warnings */
+int slot_apply(struct supervisor *s, struct err *e); /* puts s->inforce, all there are, into force; says their warnings */
 int slot_watch(struct supervisor *s, struct err *e); /* the host's addresses, from here on */
 void slot_reload(struct supervisor *s);		     /* reads the document again; logs and records what comes of it */
 void slot_refresh(struct supervisor *s);
 void slot_free(struct supervisor *s);
-/* What a policy that is remembered says of a key; all empty when it is one of long ago. */
-void slot_judged(const struct supervisor *s, const struct weir_flow_key *k, struct note_judged *ret);
+void slot_check_resolvers(struct supervisor *s); /* reads them again when the host's list of name servers is another */
+/* What a policy of `slot` that is remembered says of a key; all empty when it is one of long ago. */
+void slot_judged(const struct supervisor *s, enum slot slot, const struct weir_flow_key *k, struct note_judged *ret);
 void slot_name(const struct inforce *f, struct note_policy *ret);
+
+/* ---- wayout.c: the network of a tool's sandbox ---- */
+int wayout_open(struct supervisor *s, struct err *e); /* takes config.gateway_fd, listens to it */
+void wayout_close(struct supervisor *s);
+/* Step WAY_OUT: cgroup, limits, entry in SLOT_CARRIER. Nothing when the box wants none. */
+int wayout_make(struct supervisor *s, struct box *b, struct err *e);
+/* Fills the plan's way_out, ipv6 and resolvers. */
+void wayout_plan(const struct supervisor *s, const struct box *b, struct init_plan *plan);
+/* Step CARRY: init's tap has come (the descriptor is taken). box_carried() follows, or box_fail(). */
+int wayout_carry(struct supervisor *s, struct box *b, int tap, struct err *e);
+void wayout_kill(struct box *b); /* with everything else of the box; NULL work is fine */
+/* Its cgroup and entry: 0 when they are gone (or never were), else to be tried again. */
+int wayout_remove(struct supervisor *s, struct box *b);
+/* The name servers of `host` as a tool's sandbox sees them: its own addresses, or the one that stands for them. Pure. */
+size_t wayout_servers(const struct netenv *host, struct cidr ret[RESOLVCONF_SERVERS]);
+/* The host's network may have become another: new plans say so, and sandboxes that wait with an old one end. */
+void wayout_look(struct supervisor *s);
+/* build.c's: the carrier is there; goes on as soon as everything else is. */
+void box_carried(struct supervisor *s, struct box *b);
 
 /* ---- tighten.c: what a policy asks of a sandbox beside its rules ---- */
 void tighten_init(struct tightening *t);
-int tighten_make(struct tightening *ret, const struct inforce *f, struct err *e);
+int tighten_make(struct tightening *ret, enum slot slot, const struct inforce *f, struct err *e);
 void tighten_clear(struct tightening *t);
 /* The admit and admitted of sandboxes: those that wait and are of another kind are thrown away. */
-int tighten_admit(struct supervisor *s, const struct inforce *fresh, struct err *e);
-void tighten_admitted(struct supervisor *s, bool in_force);
+int tighten_admit(struct supervisor *s, enum slot slot, const struct inforce *fresh, struct err *e);
+void tighten_admitted(struct supervisor *s, enum slot slot, bool in_force);
 
 /* ---- verify.c ---- */
 /* Whether its working directory is the file system that the plan put there. */
@@ -251,9 +384,14 @@ bool box_still_guarded(struct supervisor *s, struct box *b); /* asks the kernel;
 void box_init(struct box *b);				     /* of zeros: nothing is open */
 unsigned boxes_in_use(const struct supervisor *s);	     /* granted and not gone */
 void box_check_oom(struct supervisor *s, struct box *b);
-void box_confirm_empty(struct box *b); /* asks its cgroup, kills again, bounded; logs what stays */
+/* Asks its own cgroup, kills again, bounded; logs what stays. What carries its packets is killed, and not waited for. */
+void box_confirm_empty(struct box *b);
 struct box *box_by_req(struct supervisor *s, const struct client *c, uint64_t req);
-struct box *box_by_cgroup(struct supervisor *s, uint64_t cgroup);
+struct box *box_by_cgroup(const struct supervisor *s, uint64_t cgroup); /* its own, or its carrier's */
+/* Under which policy a cgroup is that is its own or its carrier's. SLOT_SNIPPET without a box: it is gone. */
+enum slot box_slot(const struct box *b, uint64_t cgroup);
+/* The record of what begins, and the one whose run or session `b` is. */
+void box_note_begin(struct supervisor *s, const struct box *b, struct note *n);
 void trash_empty(struct supervisor *s);
 
 /* ---- session.c: the actions of a session ---- */
@@ -277,11 +415,16 @@ void sup_session_close(struct supervisor *s, struct box *b);
 
 /* ---- account.c: what a run, a cell, or the time between two used and tried ---- */
 void account_begin(struct supervisor *s, struct box *b);
+/* The same for a tool's: its CPU from now on; what its modules tried while they were imported is its own. */
+void account_grant(struct supervisor *s, struct box *b);
+/* Whether anything was tried since the beginning. */
+bool account_tried(struct supervisor *s, const struct box *b);
 /* Everything since the beginning: events and flows into the record, sums to *ret. What comes now is the next one's. */
 void account_end(struct supervisor *s, struct box *b, struct tell_end *ret, uint64_t *ret_oom_kills);
 /* For a next one: its own peak of memory and its own allowance of flows. When all of it is frozen. */
 void account_renew(struct supervisor *s, struct box *b);
 void box_report_flows(struct supervisor *s, struct box *b); /* final counts of every listed flow, to the auditor */
+void box_remember_flow(struct box *b, const struct weir_flow_key *k);
 
 /* ---- cpus.c ---- */
 void cpus_take(struct supervisor *s, struct box *b);
@@ -289,8 +432,9 @@ void cpus_give_back(struct supervisor *s, struct box *b);
 
 /* ---- pool.c: who gets which, and when to build ---- */
 /*
- * Of the CPU, when there is not enough for all: fair_weight() says what part of the first each run of a project has, and what
- * is only being made ready has the second. So one run of a project goes its way beside sixty of another.
+ * Of the CPU, when there is not enough for all: fair_weight() says what part of the first each run of a project has, whichever
+ * agents' they are, and a quarter of that the process that carries its packets. So one run of a project goes its way beside
+ * sixty of another. What is only being made ready has the second; an agent's that import their modules, about that together.
  */
 #define POOL_WEIGHT_RUN 100
 #define POOL_WEIGHT_BUILDING 25
@@ -299,11 +443,16 @@ uint64_t pool_wake_ns(const struct supervisor *s); /* when pool_fill() has somet
 void pool_offer(struct supervisor *s, struct box *b);
 void pool_ask(struct supervisor *s, struct client *c, const struct ask *a);
 bool pool_withdraw(struct supervisor *s, struct client *c, uint64_t req);
-void pool_build_failed(struct supervisor *s);
-void pool_warm_died(struct supervisor *s); /* killed from outside: the pool is refilled, but not as fast as it is killed */
+void pool_build_failed(struct supervisor *s, struct box_template *t); /* its last_fail says how */
+void pool_warm_died(struct supervisor *s,
+		    struct box_template *t); /* killed from outside: the pool is refilled, but not as fast as it is killed */
 void pool_tell(struct supervisor *s, bool always);
 void pool_state(struct supervisor *s, struct tell_pool *ret);
 void pool_forget_client(struct supervisor *s, struct client *c);
+/* Everybody who waits for one of `from`: waits for one of `to` now, or (NULL) is told `f`. */
+void pool_move(struct supervisor *s, struct box_template *from, struct box_template *to, const struct tell_fail *f);
+unsigned pool_making(const struct box_template *t); /* not ready yet */
+void pool_weigh_loading(struct supervisor *s, struct box *b);
 bool pool_fit(const struct box *b);		     /* neither dead nor dying, nor stopped from outside */
 void pool_gone(struct supervisor *s, struct box *b); /* it was granted and is gone */
 
@@ -314,8 +463,8 @@ void notes_free(struct supervisor *s);
 void note_init(struct note *n, enum note_type type, const struct box *b);
 /* The same for the session itself, whatever runs in it. */
 void note_init_session(struct note *n, enum note_type type, const struct box *b);
-/* Sends it once into the record of each run under way, of each session and of each of their cells. */
-void notes_push_to_runs(struct supervisor *s, const struct note *n);
+/* Sends it once into the record of each run under way under that policy, of each session and of each of their cells. */
+void notes_push_to_runs(struct supervisor *s, enum slot slot, const struct note *n);
 /*
  * Queues; EVENT and FLOW are dropped when the auditor is hopelessly behind: it then misses what the counters of the run's end
  * say, and shows the difference as lost.

@@ -34,8 +34,6 @@
 #define RING_BUDGET 1024 /* events a turn, so that a flood delays no deadline */
 #define TRASH_RETRY_NS 20000000ull
 #define GUARD_CHECK_NS 2000000000ull
-#define IMAGE_PATIENCE 5 /* times what the last attempt took */
-#define IMAGE_CHECK_NS 250000000ull
 #define ASKS_A_TURN 64
 #define STOP_MS 5000
 #define CHILD_WAIT 50 /* times 10 ms */
@@ -63,65 +61,6 @@ void source_close(struct supervisor *s, struct source *src)
 	(void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, src->fd, NULL);
 	close(src->fd);
 	src->fd = -1;
-}
-
-/* ---- the image ---- */
-
-static int make_image(struct supervisor *s, struct err *e)
-{
-	const struct image_spec spec = {.root = s->config.image, .python = s->config.python, .caches = s->config.caches};
-	struct image *fresh = NULL;
-	char stage[sizeof s->stage];
-	int rc;
-
-	snprintf(stage, sizeof stage, "%.100s/stage%u", s->run_dir, s->image_number + 1);
-	rc = image_build(&fresh, stage, &spec, e);
-	if (rc < 0)
-		return rc;
-	image_release(s->image);
-	if (s->stage[0])
-		rmdir(s->stage);
-	s->image = fresh;
-	s->image_number++;
-	snprintf(s->stage, sizeof s->stage, "%s", stage);
-	return 0;
-}
-
-/*
- * An upgrade of the interpreter or a library under our feet: the image and every sandbox made from it are out of date. In the
- * middle of an upgrade there may be no working Python at all; then nothing is built, and it is tried again later.
- */
-void check_image(struct supervisor *s)
-{
-	uint64_t began = now_ns();
-	struct box *b, *next;
-	struct err e = {0};
-
-	if (began < s->image_next_ns)
-		return;
-	s->image_next_ns = began + IMAGE_CHECK_NS;
-	if (!s->image_bad && !image_stale(s->image))
-		return;
-	log_info("files that the image is made of have changed: building it anew");
-	s->image_bad = make_image(s, &e) < 0;
-	if (s->image_bad) {
-		/* An interpreter that does not answer holds us up for seconds, and with us every deadline: not again at once.
-		 */
-		s->image_next_ns = now_ns() + IMAGE_CHECK_NS + IMAGE_PATIENCE * (now_ns() - began);
-		log_error("%s: %s", e.where, e.msg);
-		memset(&s->last_fail, 0, sizeof s->last_fail);
-		s->last_fail.code = (uint32_t)e.code;
-		snprintf(s->last_fail.layer, sizeof s->last_fail.layer, "%.23s", e.where);
-		snprintf(s->last_fail.text, sizeof s->last_fail.text, "%.255s", e.msg);
-	} else {
-		s->failures = 0;
-		s->retry_ns = 0;
-	}
-	for (b = TAILQ_FIRST(&s->boxes); b; b = next) {
-		next = TAILQ_NEXT(b, link);
-		if (b->state == BOX_WARM || b->state == BOX_BUILDING)
-			box_event(s, b, BOX_KILL);
-	}
 }
 
 /* ---- clients ---- */
@@ -155,11 +94,13 @@ static void close_hung_clients(struct supervisor *s)
 static void start_run(struct supervisor *s, struct client *c, const struct ask *a)
 {
 	struct box *b = box_by_req(s, c, a->req);
+	uint32_t most_s;
 
 	if (!b)
 		return; /* ended in the meantime: its end has been told */
+	most_s = b->t->call ? LIMIT_CALL_TIMEOUT_MAX_S : b->session ? LIMIT_CELL_TIMEOUT_MAX_S : LIMIT_TIMEOUT_MAX_S;
 	/* The client checked this; so do we, since it is we who hold the sandbox. */
-	if (a->timeout_s > (b->session ? LIMIT_CELL_TIMEOUT_MAX_S : LIMIT_TIMEOUT_MAX_S)) {
+	if (a->timeout_s > most_s) {
 		box_end(s, b, RUN_END_BROKEN);
 		return;
 	}
@@ -231,7 +172,6 @@ static void on_client(struct supervisor *s, struct source *src, uint32_t events)
 		}
 		switch ((enum ask_type)a.type) {
 		case ASK_SANDBOX:
-			check_image(s);
 			pool_ask(s, c, &a);
 			break;
 		case ASK_START:
@@ -419,7 +359,7 @@ static int own_mounts(struct err *e)
 	return 0;
 }
 
-/* A sandbox takes up to fifteen descriptors here; the soft limit is made for programs with a handful of files. */
+/* A sandbox takes up to twenty descriptors here; the soft limit is made for programs with a handful of files. */
 static void raise_open_files(void)
 {
 	struct rlimit r;
@@ -473,16 +413,21 @@ static int set_up(struct supervisor *s, int auditor_fd, struct err *e)
 		rc = slot_apply(s, e);
 	if (rc == 0)
 		rc = slot_watch(s, e);
+	for (enum slot slot = SLOT_SNIPPET; rc == 0 && slot <= SLOT_TOOL; slot++)
+		if (s->inforce[slot].policy)
+			rc = tighten_make(&s->tight[slot], slot, &s->inforce[slot], e);
 	if (rc == 0)
-		rc = tighten_make(&s->tight, &s->inforce, e);
+		rc = wayout_open(s, e);
 	if (rc == 0)
 		rc = make_init_fd(&s->init_fd, e);
 	if (rc == 0)
 		rc = filter_compile(FILTER_INIT, &s->own_filter_fd, &s->own_filter_len, e);
 	if (rc == 0)
+		rc = template_open_registry(s, e);
+	if (rc == 0)
 		rc = own_mounts(e);
 	if (rc == 0)
-		rc = make_image(s, e);
+		rc = template_open(s, e);
 	return rc;
 }
 
@@ -492,16 +437,27 @@ struct supervisor *supervisor_alloc(const char *instance)
 
 	if (!s)
 		return NULL;
-	s->lock_fd = s->epoll_fd = s->signal_fd = s->init_fd = s->own_filter_fd = -1;
-	s->signal_src.fd = s->ring_src.fd = s->auditor_src.fd = s->addresses_src.fd = -1;
-	tighten_init(&s->tight);
+	s->lock_fd = s->epoll_fd = s->signal_fd = s->init_fd = s->own_filter_fd = s->state_fd = -1;
+	s->signal_src.fd = s->ring_src.fd = s->auditor_src.fd = s->addresses_src.fd = s->gateway_src.fd = -1;
+	s->config.gateway_fd = -1;
+	for (int slot = 0; slot < SLOTS; slot++)
+		tighten_init(&s->tight[slot]);
 	tighten_init(&s->next_tight);
+	TAILQ_INIT(&s->templates);
 	TAILQ_INIT(&s->boxes);
 	TAILQ_INIT(&s->trash);
 	snprintf(s->instance, sizeof s->instance, "%s", instance);
 	snprintf(s->pin_dir, sizeof s->pin_dir, PIN_DIR "/%s", s->instance);
 	snprintf(s->run_dir, sizeof s->run_dir, RUN_DIR "/%s", s->instance);
 	return s;
+}
+
+static void take_policy(struct inforce *ret, struct inforce *from)
+{
+	if (!from)
+		return;
+	*ret = *from;
+	*from = (struct inforce){0};
 }
 
 int supervisor_new(struct supervisor **ret, const struct supervisor_config *config, int auditor_fd, struct err *e)
@@ -511,12 +467,18 @@ int supervisor_new(struct supervisor **ret, const struct supervisor_config *conf
 
 	if (!s) {
 		inforce_clear(config->policy);
+		if (config->tool_policy)
+			inforce_clear(config->tool_policy);
 		return err_set(e, ENOMEM, "supervisor", "out of memory");
 	}
 	s->config = *config;
-	s->config.policy = NULL;
-	s->inforce = *config->policy;
-	*config->policy = (struct inforce){0};
+	s->config.policy = s->config.tool_policy = NULL;
+	take_policy(&s->inforce[SLOT_SNIPPET], config->policy);
+	take_policy(&s->inforce[SLOT_TOOL], config->tool_policy);
+	if (!config->tool_policy || !config->tool_egress) {
+		s->config.tool_egress = false;
+		s->config.gateway_fd = -1;
+	}
 	s->admit = tighten_admit;
 	s->admitted = tighten_admitted;
 	rc = set_up(s, auditor_fd, e);
@@ -530,12 +492,12 @@ int supervisor_new(struct supervisor **ret, const struct supervisor_config *conf
 
 const char *supervisor_python(const struct supervisor *s)
 {
-	return image_python(s->image)->version;
+	return template_python(s->snippets);
 }
 
 const char *supervisor_warning(const struct supervisor *s, size_t i)
 {
-	return image_warning(s->image, i);
+	return image_warning(s->snippets->image, i);
 }
 
 /* ---- loop ---- */
@@ -590,6 +552,7 @@ static void check_guard(struct supervisor *s)
 	if (now_ns() - s->guard_checked_ns < GUARD_CHECK_NS)
 		return;
 	s->guard_checked_ns = now_ns();
+	slot_check_resolvers(s);
 	if (guard_verify(s->guard, s->cgroups.v2_fd, &e) == 0) {
 		s->unguarded = false;
 		return;
@@ -599,7 +562,7 @@ static void check_guard(struct supervisor *s)
 	s->unguarded = true;
 	for (b = TAILQ_FIRST(&s->boxes); b; b = next) {
 		next = TAILQ_NEXT(b, link);
-		if (b->state == BOX_WARM)
+		if (b->state == BOX_WARM || b->state == BOX_LOADING)
 			box_event(s, b, BOX_KILL);
 	}
 }
@@ -642,6 +605,7 @@ int supervisor_run(struct supervisor *s, struct err *e)
 		if (s->refresh_ns && now_ns() >= s->refresh_ns)
 			slot_refresh(s);
 		hear_clients(s);
+		template_tend(s);
 		pool_fill(s);
 		pool_tell(s, false);
 		turn(s, next_timeout_ms(s));
@@ -714,6 +678,7 @@ int supervisor_free(struct supervisor *s, struct err *e)
 	notes_free(s);
 	for (unsigned i = 0; i < s->client_count; i++)
 		source_close(s, &s->clients[i].src);
+	wayout_close(s);
 	source_close(s, &s->ring_src);
 	source_close(s, &s->auditor_src);
 	source_close(s, &s->signal_src);
@@ -730,12 +695,10 @@ int supervisor_free(struct supervisor *s, struct err *e)
 		first_error(&rc, e, supervisor_lock(&global, &tmp), &tmp);
 		first_error(&rc, e, cgroup_instance_remove(&s->cgroups.host, s->instance, &tmp), &tmp);
 	}
-	fair_clear(&s->fair);
-	image_release(s->image);
-	if (s->stage[0])
-		rmdir(s->stage);
+	template_close(s);
 	cleanup_fdp(&s->init_fd);
-	tighten_clear(&s->tight);
+	for (int slot = 0; slot < SLOTS; slot++)
+		tighten_clear(&s->tight[slot]);
 	cleanup_fdp(&s->own_filter_fd);
 	if (s->lock_fd >= 0) {
 		char path[192];

@@ -63,12 +63,14 @@ static void push_as(struct supervisor *s, const struct note *like, struct note *
 	notes_push(s, n);
 }
 
-void notes_push_to_runs(struct supervisor *s, const struct note *like)
+void notes_push_to_runs(struct supervisor *s, enum slot slot, const struct note *like)
 {
 	const struct box *b = NULL;
 	struct note n;
 
 	TAILQ_FOREACH (b, &s->boxes, link) {
+		if (b->t && b->t->slot != slot)
+			continue;
 		if (b->session) {
 			note_init_session(&n, like->type, b);
 			push_as(s, like, &n);
@@ -229,15 +231,18 @@ static void on_event(void *ctx, const struct weir_event *ev)
 {
 	struct supervisor *s = ctx;
 	struct box *b = box_by_cgroup(s, ev->key.cgroup);
+	const enum slot slot = box_slot(b, ev->key.cgroup);
 	struct note n;
 
+	if (b)
+		box_remember_flow(b, &ev->key);
+	/* What a carrier sends its sandbox has sent before, and that is listed; only what it was refused is news. */
+	if (slot == SLOT_CARRIER && ev->key.verdict != WEIR_DENY)
+		return;
 	note_init(&n, NOTE_EVENT, b);
 	n.event = *ev;
-	slot_judged(s, &ev->key, &n.judged);
+	slot_judged(s, slot, &ev->key, &n.judged);
 	notes_push(s, &n);
-	/* Remembered so that its final count can be asked for without walking the kernel's whole map. */
-	if (b && b->flow_count < sizeof b->flows / sizeof *b->flows)
-		b->flows[b->flow_count++] = ev->key;
 }
 
 void notes_drain_all(struct supervisor *s)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The policy in force: put there, replaced when the operator asks (SIGHUP) or the host's addresses change, and remembered for
- * a while, since what was judged by it is told later. Whatever goes wrong leaves in force what was.
+ * The policies in force: put there, replaced when the operator asks (SIGHUP) or the host's addresses change, and remembered for
+ * a while, since what was judged by them is told later. Whatever goes wrong leaves in force what was.
+ *
+ * Two documents, three slots: that of carriers is the tools' document once more.
  */
 #include "supervisor/internal.h"
 
@@ -10,14 +12,25 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/stat.h>
 
 #include "core/log.h"
+#include "core/samefile.h"
 
 #define WARNINGS_MAX 16
+#define RESOLV_CONF "/etc/resolv.conf"
 #define REFRESH_RETRY_NS 1000000000ull
 #define REFRESH_LEAST_NS 200000000ull /* between two readings, but for the first of a row */
 
-/* ---- what was in force, by generation ---- */
+static const char *const whose[SLOTS] = {
+    [SLOT_SNIPPET] = "policy", [SLOT_TOOL] = "policy of tools", [SLOT_CARRIER] = "policy of tools' packets"};
+
+static bool in_use(const struct supervisor *s, enum slot slot)
+{
+	return s->inforce[slot].policy != NULL;
+}
+
+/* ---- what was in force, by slot and generation ---- */
 
 static void forget(struct remembered_policy *r)
 {
@@ -40,29 +53,30 @@ static void put_down(struct remembered_policy *r, const struct inforce *f)
 }
 
 /* The place for the next is always empty: what the oldest judged and the ring still holds is told while both have a name. */
-static void remember(struct supervisor *s, const struct inforce *f)
+static void remember(struct supervisor *s, enum slot slot)
 {
 	struct remembered_policy *oldest;
+	unsigned *next = &s->next_remembered[slot];
 
-	put_down(&s->remembered[s->next_remembered], f);
-	s->next_remembered = (s->next_remembered + 1) % REMEMBERED_POLICIES;
-	oldest = &s->remembered[s->next_remembered];
+	put_down(&s->remembered[slot][*next], &s->inforce[slot]);
+	*next = (*next + 1) % REMEMBERED_POLICIES;
+	oldest = &s->remembered[slot][*next];
 	if (oldest->generation)
 		notes_drain_all(s);
 	forget(oldest);
 }
 
-static const struct remembered_policy *recall(const struct supervisor *s, uint32_t generation)
+static const struct remembered_policy *recall(const struct supervisor *s, enum slot slot, uint32_t generation)
 {
 	for (unsigned i = 0; generation && i < REMEMBERED_POLICIES; i++)
-		if (s->remembered[i].generation == generation)
-			return &s->remembered[i];
+		if (s->remembered[slot][i].generation == generation)
+			return &s->remembered[slot][i];
 	return NULL;
 }
 
-void slot_judged(const struct supervisor *s, const struct weir_flow_key *k, struct note_judged *ret)
+void slot_judged(const struct supervisor *s, enum slot slot, const struct weir_flow_key *k, struct note_judged *ret)
 {
-	const struct remembered_policy *r = recall(s, k->generation);
+	const struct remembered_policy *r = recall(s, slot, k->generation);
 	struct cidr carried;
 
 	memset(ret, 0, sizeof *ret);
@@ -106,7 +120,9 @@ static const char *in_words(const struct note_policy *p, char ret[128])
 static void log_warnings(const struct inforce *f)
 {
 	struct policy_warning warnings[WARNINGS_MAX];
-	size_t n = policy_warnings(f->policy, &f->net.env, warnings, WARNINGS_MAX);
+	struct cidr servers[RESOLVCONF_SERVERS];
+	const struct policy_env env = inforce_env(f, servers);
+	size_t n = policy_warnings(f->policy, &env, warnings, WARNINGS_MAX);
 
 	for (size_t i = 0; i < n && i < WARNINGS_MAX; i++)
 		log_warn("policy %s: %s: %s", f->policy->name, warnings[i].where, warnings[i].text);
@@ -115,101 +131,191 @@ static void log_warnings(const struct inforce *f)
 }
 
 /* Once for everybody, and once for each run that goes on under it: its record has both policies it was judged by. */
-static void note_change(struct supervisor *s, const struct note_policy *old, enum policy_change why)
+static void note_change(struct supervisor *s, enum slot slot, const struct note_policy *old, enum policy_change why)
 {
 	struct note n;
 
 	note_init(&n, NOTE_POLICY, NULL);
 	n.policy.old = *old;
-	slot_name(&s->inforce, &n.policy.now);
+	slot_name(&s->inforce[slot], &n.policy.now);
 	n.policy.reason = why;
 	notes_push(s, &n);
-	notes_push_to_runs(s, &n);
+	notes_push_to_runs(s, slot, &n);
 }
 
-static void changed(struct supervisor *s, const struct note_policy *old, enum policy_change why)
+static void changed(struct supervisor *s, enum slot slot, const struct note_policy *old, enum policy_change why)
 {
 	char before[128], after[128];
 	struct note_policy now;
 
-	remember(s, &s->inforce);
-	slot_name(&s->inforce, &now);
-	note_change(s, old, why);
-	log_info("policy replaced (%s): %s, now %s", policy_change_names[why], in_words(old, before), in_words(&now, after));
+	remember(s, slot);
+	/* Of carriers there is nothing to tell: it is their tools' document, told with theirs. */
+	if (slot == SLOT_CARRIER)
+		return;
+	slot_name(&s->inforce[slot], &now);
+	note_change(s, slot, old, why);
+	log_info("%s replaced (%s): %s, now %s", whose[slot], policy_change_names[why], in_words(old, before),
+		 in_words(&now, after));
 }
 
 /* ---- in force ---- */
 
-int slot_apply(struct supervisor *s, struct err *e)
+/*
+ * Each datagram socket of a tool is one of the host's, with a port of its own, of which the host has some thousands for
+ * everybody.
+ */
+static int behind_tools(const struct inforce *tools, struct inforce *ret, struct err *e)
 {
-	int rc = inforce_apply(&s->inforce, s->guard, 0, e);
-
-	if (rc < 0)
-		return rc;
-	remember(s, &s->inforce);
-	log_warnings(&s->inforce);
-	return 0;
+	return inforce_behind(tools, SLOT_CARRIER, LIMIT_WAY_OUT_DATAGRAM_SOCKETS, ret, e);
 }
 
-static int reload(struct supervisor *s, struct err *e)
+/* What tools see of the host's name servers, and the same document for those who carry their packets. */
+static int prepare_tools(struct supervisor *s, struct err *e)
 {
-	struct inforce fresh = {0};
-	int rc = inforce_reread(&s->inforce, &fresh, e);
+	int rc = inforce_see(&s->inforce[SLOT_TOOL], wayout_servers, e);
 
-	if (rc < 0)
-		return rc;
-	if (s->admit)
-		rc = s->admit(s, &fresh, e);
+	return rc < 0 ? rc : behind_tools(&s->inforce[SLOT_TOOL], &s->inforce[SLOT_CARRIER], e);
+}
+
+int slot_apply(struct supervisor *s, struct err *e)
+{
+	int rc = 0;
+
+	if (in_use(s, SLOT_TOOL) && s->config.tool_egress)
+		rc = prepare_tools(s, e);
+	for (enum slot slot = 0; rc == 0 && slot < SLOTS; slot++) {
+		if (!in_use(s, slot))
+			continue;
+		rc = inforce_apply(&s->inforce[slot], s->guard, slot, e);
+		if (rc < 0)
+			return rc;
+		remember(s, slot);
+		if (slot != SLOT_CARRIER)
+			log_warnings(&s->inforce[slot]);
+	}
 	if (rc == 0)
-		rc = inforce_swap(&s->inforce, &fresh, s->guard, e);
-	if (rc < 0)
-		inforce_clear(&fresh);
-	if (s->admitted)
-		s->admitted(s, rc == 0);
+		wayout_look(s);
 	return rc;
 }
 
-void slot_reload(struct supervisor *s)
+/*
+ * The carriers' first: until both are others, what leaves is what both of them allow. Without a place for the tools' own the
+ * carriers keep the new one, which can only refuse more.
+ */
+static int swap(struct supervisor *s, enum slot slot, struct inforce *fresh, struct inforce *behind, struct err *e)
+{
+	struct note_policy unused = {0};
+	int rc = 0;
+
+	if (behind->policy) {
+		rc = inforce_swap(&s->inforce[SLOT_CARRIER], behind, s->guard, e);
+		if (rc == 0)
+			changed(s, SLOT_CARRIER, &unused, POLICY_CHANGE_RELOAD);
+	}
+	return rc == 0 ? inforce_swap(&s->inforce[slot], fresh, s->guard, e) : rc;
+}
+
+/* Tools' document is seldom the one that was written: what is as it was need not be put in force, nor told. */
+static bool is_unchanged(const struct supervisor *s, enum slot slot, const struct inforce *fresh)
+{
+	const struct inforce *f = &s->inforce[slot];
+
+	return slot == SLOT_TOOL && !memcmp(f->policy->hash, fresh->policy->hash, sizeof f->policy->hash) &&
+	       image_equal(f->image, fresh->image);
+}
+
+/* 1 replaced, 0 it is as it was, negative errno. */
+static int reload(struct supervisor *s, enum slot slot, struct err *e)
+{
+	struct inforce fresh = {0}, behind = {0};
+	int rc = inforce_reread(&s->inforce[slot], &fresh, e);
+
+	if (rc < 0)
+		return rc;
+	if (is_unchanged(s, slot, &fresh)) {
+		inforce_clear(&fresh);
+		return 0;
+	}
+	if (slot == SLOT_TOOL && in_use(s, SLOT_CARRIER))
+		rc = behind_tools(&fresh, &behind, e);
+	if (rc == 0 && s->admit)
+		rc = s->admit(s, slot, &fresh, e);
+	if (rc == 0)
+		rc = swap(s, slot, &fresh, &behind, e);
+	inforce_clear(&behind);
+	if (rc < 0)
+		inforce_clear(&fresh);
+	if (s->admitted)
+		s->admitted(s, slot, rc == 0);
+	return rc < 0 ? rc : 1;
+}
+
+static void reload_one(struct supervisor *s, enum slot slot)
 {
 	struct note_policy old;
 	struct err e = {0};
 	char text[128];
+	int rc;
 
-	slot_name(&s->inforce, &old);
-	if (reload(s, &e) < 0) {
+	slot_name(&s->inforce[slot], &old);
+	rc = reload(s, slot, &e);
+	if (rc == 0)
+		return;
+	if (rc < 0) {
 		s->failed_reloads++;
-		log_error("the policy was not replaced (%s: %s); %s stays in force; %u failed so far", e.where, e.msg,
+		log_error("the %s was not replaced (%s: %s); %s stays in force; %u failed so far", whose[slot], e.where, e.msg,
 			  in_words(&old, text), s->failed_reloads);
 		return;
 	}
-	changed(s, &old, POLICY_CHANGE_RELOAD);
-	log_warnings(&s->inforce);
+	changed(s, slot, &old, POLICY_CHANGE_RELOAD);
+	log_warnings(&s->inforce[slot]);
+}
+
+void slot_reload(struct supervisor *s)
+{
+	reload_one(s, SLOT_SNIPPET);
+	if (in_use(s, SLOT_TOOL))
+		reload_one(s, SLOT_TOOL);
+}
+
+static int refresh(struct supervisor *s, enum slot slot, struct err *e)
+{
+	struct note_policy old;
+	int rc;
+
+	slot_name(&s->inforce[slot], &old);
+	rc = inforce_refresh(&s->inforce[slot], s->guard, e);
+	if (rc > 0) {
+		changed(s, slot, &old, POLICY_CHANGE_ADDRESSES);
+		if (s->admitted && slot != SLOT_CARRIER)
+			s->admitted(s, slot, true);
+	}
+	return rc;
 }
 
 void slot_refresh(struct supervisor *s)
 {
-	struct note_policy old;
 	struct err e = {0};
-	int rc;
+	int rc = 0;
 
 	s->refresh_ns = 0;
 	s->refreshed_ns = now_ns();
-	slot_name(&s->inforce, &old);
-	rc = inforce_refresh(&s->inforce, s->guard, &e);
-	if (rc >= 0)
+	for (enum slot slot = 0; rc >= 0 && slot < SLOTS; slot++)
+		if (in_use(s, slot))
+			rc = refresh(s, slot, &e);
+	if (rc >= 0) {
 		s->refresh_problem[0] = '\0';
-	if (rc > 0) {
-		changed(s, &old, POLICY_CHANGE_ADDRESSES);
-		if (s->admitted)
-			s->admitted(s, true);
-	} else if (rc < 0) {
-		/* Addresses that are new may be missing from @host until it works. */
-		if (strncmp(s->refresh_problem, e.msg, sizeof s->refresh_problem - 1) != 0) /* once, not every second */
-			log_error("the policy does not know the host's new addresses yet (%s: %s)", e.where, e.msg);
-		snprintf(s->refresh_problem, sizeof s->refresh_problem, "%.255s", e.msg);
-		s->refresh_ns = now_ns() + REFRESH_RETRY_NS;
+		wayout_look(s);
+		return;
 	}
+	/* Addresses that are new may be missing from @host until it works. */
+	if (strncmp(s->refresh_problem, e.msg, sizeof s->refresh_problem - 1) != 0) /* once, not every second */
+		log_error("the policy does not know the host's new addresses yet (%s: %s)", e.where, e.msg);
+	snprintf(s->refresh_problem, sizeof s->refresh_problem, "%.255s", e.msg);
+	s->refresh_ns = now_ns() + REFRESH_RETRY_NS;
 }
+
+/* ---- when to look ---- */
 
 /* The first change at once, what follows it soon together: addresses can come and go by the hundred. */
 static void on_addresses(struct supervisor *s, struct source *src, uint32_t events)
@@ -223,10 +329,28 @@ static void on_addresses(struct supervisor *s, struct source *src, uint32_t even
 		s->refresh_ns = s->refreshed_ns + REFRESH_LEAST_NS;
 }
 
+static struct stat look_at(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) < 0 ? (struct stat){0} : st;
+}
+
+void slot_check_resolvers(struct supervisor *s)
+{
+	struct stat now = look_at(RESOLV_CONF);
+
+	if (same_file(&now, &s->resolv_conf))
+		return;
+	s->resolv_conf = now;
+	slot_refresh(s);
+}
+
 int slot_watch(struct supervisor *s, struct err *e)
 {
 	int rc;
 
+	s->resolv_conf = look_at(RESOLV_CONF);
 	s->addresses_src.fn = on_addresses;
 	rc = netenv_watch(&s->addresses_src.fd, e);
 	if (rc == 0 && (rc = source_add(s, &s->addresses_src, EPOLLIN)) < 0)
@@ -240,7 +364,9 @@ int slot_watch(struct supervisor *s, struct err *e)
 void slot_free(struct supervisor *s)
 {
 	source_close(s, &s->addresses_src);
-	for (unsigned i = 0; i < REMEMBERED_POLICIES; i++)
-		forget(&s->remembered[i]);
-	inforce_clear(&s->inforce);
+	for (enum slot slot = 0; slot < SLOTS; slot++) {
+		for (unsigned i = 0; i < REMEMBERED_POLICIES; i++)
+			forget(&s->remembered[slot][i]);
+		inforce_clear(&s->inforce[slot]);
+	}
 }

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who gets which sandbox (core/fair.h has the order), and when to build the next: refilled as soon as one is taken. */
+/*
+ * Who gets which sandbox (core/fair.h has the order), and when to build the next: refilled as soon as one is taken. Each
+ * template has a line of its own; building is one at a time, turn by turn between templates, and first for those that somebody
+ * waits for.
+ */
 #include "supervisor/internal.h"
 
 #include <errno.h>
@@ -14,7 +18,7 @@
 #include "core/cleanup.h"
 #include "core/log.h"
 
-#define BUILDING_MAX 4		     /* at once: more would only slow each other down */
+#define BUILDING_MAX 4		     /* at once, of all templates: more would only slow each other down */
 #define RETRY_FIRST_NS 200000000ull  /* after a failed build; doubled up to .. */
 #define RETRY_LAST_NS 10000000000ull /* .. this */
 #define QUIET_NS 1000000ull	     /* what a client takes from a grant to its order to start, and some more */
@@ -30,10 +34,27 @@ static unsigned alive(const struct supervisor *s)
 	return n;
 }
 
-/* Warm ones that only a project without any may take. A pool of one has none to spare. */
-static unsigned reserve(const struct supervisor *s)
+static unsigned waiting(const struct supervisor *s)
 {
-	return !s->config.single && s->config.pool_size >= 2 ? 1 : 0;
+	const struct box_template *t;
+	unsigned n = 0;
+
+	for (t = TAILQ_FIRST(&s->templates); t; t = TAILQ_NEXT(t, link))
+		n += t->fair.waiting;
+	return n;
+}
+
+unsigned pool_making(const struct box_template *t)
+{
+	return t->counts[BOX_BUILDING] + t->counts[BOX_LOADING];
+}
+
+/*
+ * Warm ones that only a project without any may take. A pool of one has none to spare, and an agent is one project's.
+ */
+static unsigned reserve(const struct supervisor *s, const struct box_template *t)
+{
+	return !t->call && !s->config.single && s->config.pool_size >= 2 ? 1 : 0;
 }
 
 /*
@@ -74,8 +95,10 @@ bool pool_fit(const struct box *b)
 	/* In this order: a pid can't be another's while its pidfd says nothing. */
 	bool dying = is_dying(b->payload_pid) || is_dying(b->init_pid);
 	struct pollfd p[] = {{.fd = b->pidfd.fd, .events = POLLIN}, {.fd = b->main_fd, .events = POLLIN}};
+	/* A carrier ends with its sandbox; one that is gone before has left it without a network. */
+	bool cut_off = b->way.ready && cgroup_box_populated(&b->way.cgroup) != 1;
 
-	return !dying && poll(p, sizeof p / sizeof p[0], 0) == 0;
+	return !dying && !cut_off && poll(p, sizeof p / sizeof p[0], 0) == 0;
 }
 
 /*
@@ -90,56 +113,90 @@ static bool is_fit_and_silent(const struct box *b)
 }
 
 /* The oldest that is fit for use. */
-static struct box *first_warm(struct supervisor *s)
+static struct box *first_warm(struct supervisor *s, struct box_template *t)
 {
 	struct box *b, *next;
 
 	for (b = TAILQ_FIRST(&s->boxes); b; b = next) {
 		next = TAILQ_NEXT(b, link);
-		if (b->state != BOX_WARM)
+		if (b->t != t || b->state != BOX_WARM)
 			continue;
 		if (is_fit_and_silent(b))
 			return b;
-		log_warn("%s: died while warm, or was stopped", b->id);
-		pool_warm_died(s);
+		log_warn("%s: died while warm, was stopped, or has lost its network", b->id);
 		box_event(s, b, BOX_FAILED);
 	}
 	return NULL;
 }
 
+/* Of what carries a sandbox's packets. */
+static unsigned way_weight(unsigned weight)
+{
+	return weight / 4 ? weight / 4 : 1;
+}
+
 static void weigh(struct supervisor *s, struct box *b)
 {
-	int rc = cgroup_box_weigh(&b->cgroup, &s->cgroups, fair_weight(b->held, POOL_WEIGHT_RUN));
+	const unsigned weight = fair_weight(b->halvings, POOL_WEIGHT_RUN);
+	int rc = cgroup_box_weigh(&b->cgroup, &s->cgroups, weight);
 
+	if (rc == 0 && b->way.cgroup.name[0])
+		rc = cgroup_box_weigh(&b->way.cgroup, &s->cgroups, way_weight(weight));
 	if (rc < 0)
 		log_warn("%s: its share of the CPU stays what it was: %s", b->id, strerror(-rc));
 }
 
-/* Of all that a project has. */
-static void weigh_all(struct supervisor *s, const struct fair_project *p)
+/* While its modules are imported: what one sandbox that is being built has is for all that an agent has in the making. */
+void pool_weigh_loading(struct supervisor *s, struct box *b)
 {
+	const unsigned making = pool_making(b->t), weight = POOL_WEIGHT_BUILDING / (making ? making : 1);
+	int rc = cgroup_box_weigh(&b->cgroup, &s->cgroups, weight ? weight : 1);
+
+	if (rc == 0 && b->way.cgroup.name[0])
+		rc = cgroup_box_weigh(&b->way.cgroup, &s->cgroups, way_weight(weight));
+	if (rc < 0)
+		log_warn("%s: its share of the CPU stays what it was: %s", b->id, strerror(-rc));
+}
+
+static bool is_of(const struct box *b, const char *project)
+{
+	return b->held && !strcmp(b->project, project);
+}
+
+/* All that a project has, of whichever template: it has one more now, or one less. */
+static void weigh_project(struct supervisor *s, const char *project)
+{
+	unsigned held = 0, halvings = 0;
 	struct box *b;
 
-	TAILQ_FOREACH (b, &s->boxes, link)
-		if (b->held == p)
-			weigh(s, b);
+	for (b = TAILQ_FIRST(&s->boxes); b; b = TAILQ_NEXT(b, link)) {
+		held += is_of(b, project);
+		if (is_of(b, project) && b->halvings > halvings)
+			halvings = b->halvings;
+	}
+	halvings = fair_halvings(held, halvings);
+	for (b = TAILQ_FIRST(&s->boxes); b; b = TAILQ_NEXT(b, link)) {
+		if (!is_of(b, project) || (b->weighed && b->halvings == halvings))
+			continue;
+		b->halvings = halvings;
+		b->weighed = true;
+		weigh(s, b);
+	}
 }
 
 static void give(struct supervisor *s, struct box *b, struct fair_waiter *w)
 {
-	bool weights;
+	uint64_t now = now_ns();
 
 	b->client = w->owner;
 	b->req = w->req;
+	b->waited_us = w->since_ns ? (now - w->since_ns) / 1000 : 0;
 	b->session = w->session;
 	snprintf(b->project, sizeof b->project, "%s", w->project->name);
-	b->held = fair_take(&s->fair, w, &weights); /* frees w */
-	s->granted++;
-	s->quiet_ns = now_ns() + QUIET_NS;
-	if (weights)
-		weigh_all(s, b->held);
-	else
-		weigh(s, b);
+	b->held = fair_take(&b->t->fair, w); /* frees w */
+	b->t->granted++;
+	s->quiet_ns = now + QUIET_NS;
+	weigh_project(s, b->project);
 	box_event(s, b, b->session ? BOX_OPEN : BOX_CLAIM);
 }
 
@@ -148,19 +205,22 @@ void pool_gone(struct supervisor *s, struct box *b)
 	struct fair_project *p = b->held;
 
 	b->held = NULL;
-	if (p && fair_done(&s->fair, p))
-		weigh_all(s, p);
+	if (!p)
+		return;
+	fair_done(&b->t->fair, p);
+	weigh_project(s, b->project);
 }
 
 /* Gives what is warm to those whose turn it is. */
-static void hand_out(struct supervisor *s)
+static void hand_out(struct supervisor *s, struct box_template *t)
 {
 	struct fair_waiter *w;
 	struct box *b;
 
-	while (!s->stopping && (w = fair_next(&s->fair, s->counts[BOX_WARM], reserve(s))) && (b = first_warm(s))) {
+	while (!s->stopping && !t->retired && (w = fair_next(&t->fair, t->counts[BOX_WARM], reserve(s, t))) &&
+	       (b = first_warm(s, t))) {
 		/* Some may have turned out dead: then it is another's turn, or nobody's. */
-		if (w == fair_next(&s->fair, s->counts[BOX_WARM], reserve(s)))
+		if (w == fair_next(&t->fair, t->counts[BOX_WARM], reserve(s, t)))
 			give(s, b, w);
 	}
 }
@@ -172,47 +232,86 @@ static void send_fail(struct client *c, uint64_t req, const struct tell_fail *f)
 	client_tell(c, &t, NULL, 0);
 }
 
+static void say_ready(const struct supervisor *s, const struct box *b)
+{
+	const struct box_template *t = b->t;
+
+	if (!t->call)
+		log_info("ready: %u warm sandboxes, Python %s", t->counts[BOX_WARM], supervisor_python(s));
+	else
+		log_info("agent %s of project %s: ready, made in %u ms and loaded in %u ms, Python %s", t->agent, t->project,
+			 (unsigned)((b->verified_ns - b->made_ns) / 1000000),
+			 (unsigned)((b->loaded_ns - b->verified_ns) / 1000000), template_python(t));
+}
+
 void pool_offer(struct supervisor *s, struct box *b)
 {
-	(void)b;
-	hand_out(s);
-	if (s->counts[BOX_WARM] >= s->config.pool_size && !s->was_full) {
-		s->was_full = true;
-		log_info("ready: %u warm sandboxes, Python %s", s->counts[BOX_WARM], supervisor_python(s));
+	struct box_template *t = b->t;
+	bool ready;
+
+	hand_out(s, t);
+	ready = t->call ? !t->not_ahead : t->counts[BOX_WARM] >= s->config.pool_size;
+	if (ready && !t->was_full) {
+		t->was_full = true;
+		say_ready(s, b);
 	}
+}
+
+/* Whose line it is, or NULL: then who has asked has been told. */
+static struct box_template *line_of(struct supervisor *s, struct client *c, const struct ask *a)
+{
+	struct tell_fail f = {.code = EAGAIN, .layer = "pool", .text = "too many requests wait for a sandbox"};
+	struct box_template *t = a->agent[0] ? template_of(s, a->project, a->agent, &f) : s->snippets;
+
+	if (t)
+		template_check_image(s, t);
+	if (t && waiting(s) < LIMIT_POOL_WAITING && fair_push(&t->fair, a->project, c, a->req, a->session) == 0)
+		return t;
+	if (t)
+		t->misses++;
+	send_fail(c, a->req, &f);
+	return NULL;
 }
 
 void pool_ask(struct supervisor *s, struct client *c, const struct ask *a)
 {
-	if (fair_push(&s->fair, a->project, c, a->req, a->session) < 0) {
-		struct tell_fail f = {.code = EAGAIN, .layer = "pool", .text = "too many requests wait for a sandbox"};
+	struct box_template *t = line_of(s, c, a);
+	struct fair_waiter *w;
 
-		s->misses++;
-		send_fail(c, a->req, &f);
+	if (!t)
 		return;
-	}
-	hand_out(s);
-	if (!fair_find(&s->fair, c, a->req))
+	hand_out(s, t);
+	w = fair_find(&t->fair, c, a->req);
+	if (!w)
 		return;
-	s->misses++;
+	w->since_ns = now_ns();
+	t->misses++;
 	/* Somebody waits: try at once, however the last attempt went. */
-	s->retry_ns = 0;
+	t->retry_ns = 0;
 }
 
 bool pool_withdraw(struct supervisor *s, struct client *c, uint64_t req)
 {
-	struct fair_waiter *w = fair_find(&s->fair, c, req);
+	struct box_template *t;
 
-	if (w)
-		fair_drop(&s->fair, w);
-	return w != NULL;
+	for (t = TAILQ_FIRST(&s->templates); t; t = TAILQ_NEXT(t, link)) {
+		struct fair_waiter *w = fair_find(&t->fair, c, req);
+
+		if (!w)
+			continue;
+		fair_drop(&t->fair, w);
+		return true;
+	}
+	return false;
 }
 
 void pool_forget_client(struct supervisor *s, struct client *c)
 {
 	struct box *b = TAILQ_FIRST(&s->boxes), *next;
+	struct box_template *t;
 
-	fair_drop_owner(&s->fair, c);
+	for (t = TAILQ_FIRST(&s->templates); t; t = TAILQ_NEXT(t, link))
+		fair_drop_owner(&t->fair, c);
 	for (; b; b = next) {
 		next = TAILQ_NEXT(b, link);
 		if (b->client == c)
@@ -220,123 +319,201 @@ void pool_forget_client(struct supervisor *s, struct client *c)
 	}
 }
 
-static void back_off(struct supervisor *s)
+void pool_move(struct supervisor *s, struct box_template *from, struct box_template *to, const struct tell_fail *f)
+{
+	struct fair_waiter *w;
+
+	while ((w = fair_first(&from->fair))) {
+		const struct fair_waiter was = *w;
+		struct fair_waiter *now;
+
+		if (to && fair_push(&to->fair, w->project->name, was.owner, was.req, was.session) == 0) {
+			now = fair_find(&to->fair, was.owner, was.req);
+			now->since_ns = was.since_ns;
+		} else {
+			const struct tell_fail full = {.code = ENOMEM, .layer = "supervisor", .text = "out of memory"};
+
+			send_fail(was.owner, was.req, to ? &full : f);
+		}
+		fair_drop(&from->fair, w);
+	}
+	if (to)
+		hand_out(s, to);
+}
+
+static void back_off(struct box_template *t)
 {
 	uint64_t wait = RETRY_FIRST_NS;
 
-	for (unsigned i = 0; i < s->failures && wait < RETRY_LAST_NS; i++)
+	for (unsigned i = 0; i < t->failures && wait < RETRY_LAST_NS; i++)
 		wait *= 2;
-	s->failures++;
-	s->retry_ns = now_ns() + (wait < RETRY_LAST_NS ? wait : RETRY_LAST_NS);
+	t->failures++;
+	t->retry_ns = now_ns() + (wait < RETRY_LAST_NS ? wait : RETRY_LAST_NS);
 }
 
-static void fail_first_waiter(struct supervisor *s)
+static void fail_first_waiter(struct box_template *t)
 {
-	struct fair_waiter *w = fair_first(&s->fair);
+	struct fair_waiter *w = fair_first(&t->fair);
 
-	send_fail(w->owner, w->req, &s->last_fail);
-	fair_drop(&s->fair, w);
+	send_fail(w->owner, w->req, &t->last_fail);
+	fair_drop(&t->fair, w);
 }
 
-void pool_build_failed(struct supervisor *s)
+/* An agent's sandboxes may take long: as long as one is on its way for everybody who waits, nobody need be told. */
+static bool is_somebodys(const struct box_template *t)
 {
-	back_off(s);
-	/* One build was for one who waits; he learns which layer it was, and that nothing ran. The next is tried for the next.
-	 */
-	if (s->fair.waiting)
-		fail_first_waiter(s);
-	if (s->fair.waiting)
-		s->retry_ns = 0;
+	return t->fair.waiting > (t->call ? pool_making(t) + t->failing : 0);
 }
 
-void pool_warm_died(struct supervisor *s)
+void pool_build_failed(struct supervisor *s, struct box_template *t)
 {
+	(void)s;
+	back_off(t);
+	/* One build was for one who waits; he learns which layer it was. The next is tried for the next. */
+	if (is_somebodys(t))
+		fail_first_waiter(t);
+	if (is_somebodys(t))
+		t->retry_ns = 0;
+}
+
+void pool_warm_died(struct supervisor *s, struct box_template *t)
+{
+	(void)s;
 	/* Whatever kills them (the host's OOM killer, say) would only be fed by building at full speed. Whoever waits is
 	 * served. */
-	if (!s->fair.waiting)
-		s->retry_ns = now_ns() + RETRY_FIRST_NS;
+	if (!t->fair.waiting)
+		t->retry_ns = now_ns() + RETRY_FIRST_NS;
+	/* Modules that end their own interpreter after they were imported would do so again and again. */
+	t->not_ahead = t->call;
 }
 
 /* No image, so no sandbox for anybody: all who wait are told at once. */
-static void no_image(struct supervisor *s)
+static void no_image(struct box_template *t)
 {
-	back_off(s);
-	while (s->fair.waiting)
-		fail_first_waiter(s);
+	back_off(t);
+	while (t->fair.waiting)
+		fail_first_waiter(t);
+}
+
+/* How many there should be when nobody waits. */
+static unsigned kept_ready(const struct supervisor *s, const struct box_template *t)
+{
+	if (!t->call)
+		return s->config.pool_size;
+	/* What does not get ready, or can't import its modules, is made when somebody calls, and then told. */
+	return t->not_ahead || template_is_idle(s, t, now_ns()) ? 0 : LIMIT_CALL_READY_MADE;
 }
 
 /* Whether there should be one more. */
-static bool wanting(const struct supervisor *s)
+static bool wanting(const struct supervisor *s, const struct box_template *t)
 {
-	unsigned target = s->config.single ? s->granted == 0 : s->config.pool_size + s->fair.waiting;
+	unsigned target = kept_ready(s, t) + t->fair.waiting;
 
-	return s->counts[BOX_WARM] + s->counts[BOX_BUILDING] < target;
+	if (!t->call && s->config.single)
+		target = t->granted == 0;
+	/* What an agent keeps ready is made when nobody waits any more: importing is slow enough alone. */
+	if (t->call && t->fair.waiting)
+		target = t->fair.waiting;
+	/* One that has failed is somebody's until he has been told. */
+	if (t->call && target <= t->counts[BOX_WARM] + pool_making(t) + t->failing)
+		return false;
+	return !t->retired && t->counts[BOX_WARM] + pool_making(t) < target;
 }
 
 /*
  * Not before. A client that was given a sandbox a moment ago is about to say "start", on this CPU, and building takes
  * milliseconds: it goes first.
  */
-static uint64_t not_before_ns(const struct supervisor *s)
+static uint64_t not_before_ns(const struct supervisor *s, const struct box_template *t)
 {
 	uint64_t quiet = s->counts[BOX_CLAIMED] ? s->quiet_ns : 0;
 
-	return quiet > s->retry_ns ? quiet : s->retry_ns;
+	return quiet > t->retry_ns ? quiet : t->retry_ns;
 }
 
-static bool room(const struct supervisor *s)
+static bool room(const struct supervisor *s, const struct box_template *t)
 {
-	return s->counts[BOX_BUILDING] < BUILDING_MAX && alive(s) < LIMIT_SANDBOXES;
+	return s->making < BUILDING_MAX && alive(s) < LIMIT_SANDBOXES && (!t->call || pool_making(t) < LIMIT_CALL_LOADING);
 }
 
 uint64_t pool_wake_ns(const struct supervisor *s)
 {
-	uint64_t at = not_before_ns(s);
+	const struct box_template *t;
+	uint64_t first = 0;
 
-	/* 1 is long ago: at once, after whatever else has happened. */
-	return wanting(s) && room(s) ? (at ? at : 1) : 0;
+	for (t = TAILQ_FIRST(&s->templates); t; t = TAILQ_NEXT(t, link)) {
+		uint64_t at = not_before_ns(s, t);
+
+		if (!wanting(s, t) || !room(s, t))
+			continue;
+		at = at ? at : 1; /* 1 is long ago: at once, after whatever else has happened */
+		first = first && first < at ? first : at;
+	}
+	return first;
+}
+
+/* Whose turn it is to have one built; of those that somebody waits for, if there are any. */
+static struct box_template *next_to_build(struct supervisor *s)
+{
+	struct box_template *t, *ahead = NULL;
+	uint64_t now = now_ns();
+
+	for (t = TAILQ_FIRST(&s->templates); t; t = TAILQ_NEXT(t, link)) {
+		if (now < not_before_ns(s, t) || !wanting(s, t) || !room(s, t))
+			continue;
+		if (t->fair.waiting)
+			return t;
+		ahead = ahead ? ahead : t;
+	}
+	return ahead;
 }
 
 void pool_fill(struct supervisor *s)
 {
-	if (s->stopping || s->fatal || now_ns() < not_before_ns(s))
+	struct box_template *t = s->stopping || s->fatal ? NULL : next_to_build(s);
+
+	if (!t)
 		return;
-	s->retry_ns = 0;
-	if (s->image_bad)
-		check_image(s);
-	if (s->image_bad) {
-		no_image(s);
+	TAILQ_REMOVE(&s->templates, t, link);
+	TAILQ_INSERT_TAIL(&s->templates, t, link);
+	t->retry_ns = 0;
+	if (t->image_bad)
+		template_check_image(s, t);
+	if (t->image_bad) {
+		no_image(t);
 		return;
 	}
-	if (!wanting(s) || !room(s) || box_build(s))
+	if (box_build(s, t))
 		return;
-	memset(&s->last_fail, 0, sizeof s->last_fail);
-	s->last_fail.code = ENOMEM;
-	snprintf(s->last_fail.layer, sizeof s->last_fail.layer, "supervisor");
-	snprintf(s->last_fail.text, sizeof s->last_fail.text, "out of memory");
-	pool_build_failed(s);
+	memset(&t->last_fail, 0, sizeof t->last_fail);
+	t->last_fail.code = ENOMEM;
+	snprintf(t->last_fail.layer, sizeof t->last_fail.layer, "supervisor");
+	snprintf(t->last_fail.text, sizeof t->last_fail.text, "out of memory");
+	pool_build_failed(s, t);
 }
 
+/* That of snippets: an agent's sandboxes are no pool. */
 void pool_state(struct supervisor *s, struct tell_pool *ret)
 {
+	const struct box_template *t = s->snippets;
 	struct tell_pool p = {
 	    .size = s->config.pool_size,
-	    .warm = s->counts[BOX_WARM],
-	    .starting = s->counts[BOX_BUILDING],
-	    .in_use = s->fair.held,
-	    .waiting = s->fair.waiting,
-	    .served = s->served,
-	    .misses = s->misses,
+	    .warm = t->counts[BOX_WARM],
+	    .starting = t->counts[BOX_BUILDING],
+	    .in_use = t->fair.held,
+	    .waiting = t->fair.waiting,
+	    .served = t->served,
+	    .misses = t->misses,
 	};
 
 	/* Ready means: the pool was full once, each of its sandboxes after its own proof, and building still works. */
-	p.ready = s->was_full && !s->failures && !s->unguarded;
+	p.ready = t->was_full && !t->failures && !s->unguarded;
 	if (s->unguarded)
 		snprintf(p.not_ready, sizeof p.not_ready, "the policy's programs are not in force (layer policy)");
-	else if (s->failures)
-		snprintf(p.not_ready, sizeof p.not_ready, "no sandbox can be built: layer %s: %.130s", s->last_fail.layer,
-			 s->last_fail.text);
-	else if (!s->was_full)
+	else if (t->failures)
+		snprintf(p.not_ready, sizeof p.not_ready, "no sandbox can be built: layer %s: %.130s", t->last_fail.layer,
+			 t->last_fail.text);
+	else if (!t->was_full)
 		snprintf(p.not_ready, sizeof p.not_ready, "the pool is being filled: %u of %u warm", p.warm, p.size);
 	*ret = p;
 }

@@ -67,8 +67,7 @@ void sup_session_open(struct supervisor *s, struct box *b)
 	b->cpu_before_us = b->base.cpu_us;
 	account_renew(s, b);
 	note_init_session(&n, NOTE_RUN_BEGIN, b);
-	slot_name(&s->inforce, &n.begin.policy);
-	snprintf(n.begin.python, sizeof n.begin.python, "%s", supervisor_python(s));
+	box_note_begin(s, b, &n);
 	notes_push(s, &n);
 	b->frozen = (struct source){.fn = on_events, .owner = b, .fd = cgroup_box_events(&b->cgroup)};
 	rc = b->frozen.fd < 0 ? b->frozen.fd : source_add(s, &b->frozen, EPOLLPRI);
@@ -224,11 +223,10 @@ void sup_session_open_cell(struct supervisor *s, struct box *b)
 	if (run) {
 		snprintf(b->run_id, sizeof b->run_id, "%.32s.%u", b->id, b->cell);
 		b->ran = b->begun = b->any_ran = true;
-		s->served++;
+		b->t->served++;
 		note_init(&n, NOTE_RUN_BEGIN, b);
-		slot_name(&s->inforce, &n.begin.policy);
+		box_note_begin(s, b, &n);
 		n.begin.timeout_s = b->timeout_s;
-		snprintf(n.begin.python, sizeof n.begin.python, "%s", supervisor_python(s));
 		notes_push(s, &n);
 	}
 	thaw(s, b);
@@ -289,6 +287,7 @@ void sup_session_hears(struct supervisor *s, struct box *b, const struct gate_re
 		box_event(s, b, BOX_DONE);
 		return;
 	case GATE_READY:
+	case GATE_LOADED:
 	case GATE_FAILED:
 		break;
 	}

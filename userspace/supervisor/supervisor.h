@@ -24,6 +24,8 @@
 #define UID_AUDITOR (UID_BASE + 2)
 #define UID_COLLECTOR (UID_BASE + 3)
 #define UID_IMAGE (UID_BASE + 4) /* reads and unpacks images; owns what it unpacked */
+#define UID_CARRIER_FIRST                                                                                                      \
+	(UID_BASE + 0x0f100000u) /* .. of a sandbox's way out: the sandbox's own number, above all of theirs */
 #define UID_SANDBOX_FIRST (UID_BASE + 1000)
 #define UID_SANDBOX_COUNT 0x0f000000u
 
@@ -33,25 +35,29 @@
 #define BPFFS_NOTE RUN_DIR "/bpffs" /* exists when it was Weir that mounted the bpffs */
 
 struct supervisor_config {
-	const char *instance;	/* name below weir/, /run/weir and the pins; [a-z0-9-] */
-	const char *state_dir;	/* whose instance this is: it alone reports what an earlier life left; NULL: nobody's */
-	const char *image;	/* root directory of snippets; NULL: made of the host's files */
-	const char *python;	/* interpreter (inside `image`), or NULL to look for one */
-	const char *caches;	/* made beforehand for `image`; NULL: none */
-	struct inforce *policy; /* loaded, not applied; taken, whatever comes of it */
+	const char *instance;	     /* name below weir/, /run/weir and the pins; [a-z0-9-] */
+	const char *state_dir;	     /* whose instance this is: it alone reports what an earlier life left; NULL: nobody's */
+	const char *image;	     /* root directory of snippets; NULL: made of the host's files */
+	const char *python;	     /* interpreter (inside `image`), or NULL to look for one */
+	const char *caches;	     /* made beforehand for `image`; NULL: none */
+	struct inforce *policy;	     /* loaded, not applied; taken, whatever comes of it */
+	struct inforce *tool_policy; /* likewise, of agents' sandboxes; NULL: there are no tool calls here (`weir run`) */
+	bool tool_egress; /* tools have a way out; without it their network is a snippet's, and tool_policy denies all */
+	int gateway_fd;	  /* the gateway's end of struct carry; taken; -1: none */
 	unsigned pool_size;
-	bool single;				 /* one sandbox is all that will be asked for: none is built after it */
-	unsigned session_idle_s, session_life_s; /* 0: those of the limits table; only tests want others */
-	enum plan_step fault, skip;		 /* only in builds with WEIR_TEST_HOOKS */
+	bool single; /* one sandbox is all that will be asked for: none is built after it */
+	/* 0: those of the limits table; only tests want others */
+	unsigned session_idle_s, session_life_s, call_ready_s, agent_idle_s, agents_called;
+	enum plan_step fault, skip; /* only in builds with WEIR_TEST_HOOKS */
 };
 
 struct supervisor;
 
 /*
- * Whether a sandbox can be what the policy asks for: its sockets, system calls and limits. An error names the place in the
- * document and what would mend it.
+ * Whether a sandbox (with `tools`: of a tool call) can be what the policy asks for: its sockets, system calls and limits. An
+ * error names the place in the document and what would mend it.
  */
-int supervisor_check_policy(const struct inforce *policy, struct err *e);
+int supervisor_check_policy(const struct inforce *policy, bool tools, struct err *e);
 
 /*
  * Makes everything that sandboxes need: sweeps dead instances (reporting to the auditor), makes cgroups, loads, attaches and

@@ -27,6 +27,7 @@
 
 #define NAMES_MAX 256
 #define GLOBAL_LOCK RUN_DIR "/lock"
+#define WAY_OUT ".out" /* what the name of a carrier's cgroup has behind its sandbox's */
 
 static int lock_file(const char *path, int flags, int *ret_fd, struct err *e)
 {
@@ -167,19 +168,24 @@ struct dead {
 	struct {
 		char name[IPC_ID_MAX];
 		uint64_t id;
-	} boxes[LIMIT_SANDBOXES];
+	} boxes[2 * LIMIT_SANDBOXES]; /* sandboxes and their carriers */
 	unsigned box_count;
+	unsigned carriers;
 	bool readable; /* its maps could be opened */
 	unsigned events;
 	uint64_t last_boot_ns;
 };
 
+/* What a carrier was refused is its sandbox's. */
 static void see_box(void *ctx, const char *name, uint64_t id)
 {
+	const size_t len = strlen(name), tail = strlen(WAY_OUT);
+	const bool carrier = len > tail && !strcmp(name + len - tail, WAY_OUT);
 	struct dead *d = ctx;
 
-	if (d->box_count < LIMIT_SANDBOXES) {
-		snprintf(d->boxes[d->box_count].name, IPC_ID_MAX, "%.47s", name);
+	d->carriers += carrier;
+	if (d->box_count < sizeof d->boxes / sizeof d->boxes[0]) {
+		snprintf(d->boxes[d->box_count].name, IPC_ID_MAX, "%.*s", (int)(carrier ? len - tail : len), name);
 		d->boxes[d->box_count++].id = id;
 	}
 }
@@ -305,6 +311,7 @@ static int sweep_one(const struct cgroup_host *host, const char *name, struct su
 		d->guard = NULL;
 	d->readable = d->guard != NULL;
 	rc = cgroup_instance_sweep(host, name, see_box, d, &swept, e);
+	swept.sandboxes -= d->carriers < swept.sandboxes ? d->carriers : swept.sandboxes;
 	end_connections(d, name);
 	if (d->guard) {
 		while (guard_drain(d->guard, 4096, see_event, d) > 0)

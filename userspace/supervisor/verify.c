@@ -30,18 +30,24 @@ static const struct {
 };
 
 /* What the policy in force says of a probe: whether the kernel has to refuse it. A policy that only watches refuses nothing. */
-static bool is_refused(const struct supervisor *s, int probe)
+static bool is_refused(const struct inforce *f, int probe)
 {
 	struct err unused;
 	struct cidr to;
 	struct weir_dest d;
 	bool mapped;
 
-	if (s->inforce.policy->monitor ||
-	    cidr_parse_addr(probes[probe].address, strlen(probes[probe].address), &to, &unused) < 0)
+	if (f->policy->monitor || cidr_parse_addr(probes[probe].address, strlen(probes[probe].address), &to, &unused) < 0)
 		return false;
 	d = dest_of_call(&to, probes[probe].protocol, PROBE_PORT, &mapped);
-	return weir_verdict_of(image_judge(s->inforce.image, &d)) != WEIR_ALLOW;
+	return weir_verdict_of(image_judge(f->image, &d)) != WEIR_ALLOW;
+}
+
+/* Over the way out of a tool, on a host that has no IPv6 for it: the kernel finds no route, and judges no packet. */
+static bool is_unrouted(const struct supervisor *s, const struct box *b, int probe)
+{
+	return b->way.wanted && !s->way_host.ipv6 && probes[probe].protocol == IPPROTO_UDP &&
+	       strchr(probes[probe].address, ':');
 }
 
 int verify_probes(struct supervisor *s, struct box *b, const int32_t probe_errno[PLAN_PROBES], struct err *e)
@@ -52,10 +58,10 @@ int verify_probes(struct supervisor *s, struct box *b, const int32_t probe_errno
 	int rc;
 
 	for (int i = 0; i < PLAN_PROBES; i++) {
-		bool deny = is_refused(s, i);
+		bool deny = is_refused(&s->inforce[b->t->slot], i);
 
-		if (probe_errno[i] == EAFNOSUPPORT)
-			continue; /* a kernel without IPv6: nothing can leave that way */
+		if (probe_errno[i] == EAFNOSUPPORT || (probe_errno[i] == ENETUNREACH && is_unrouted(s, b, i)))
+			continue; /* no IPv6 in the kernel, or beyond it: nothing can leave that way */
 		sent++;
 		refused += deny;
 		if (deny && probe_errno[i] != EPERM)
@@ -81,6 +87,7 @@ int verify_probes(struct supervisor *s, struct box *b, const int32_t probe_errno
 
 int verify_workdir(const struct box *b, struct err *e)
 {
+	const uint64_t size = b->t->call ? LIMIT_CALL_TMPFS_BYTES : LIMIT_TMPFS_BYTES;
 	struct statx st;
 	struct statfs fs;
 
@@ -88,7 +95,7 @@ int verify_workdir(const struct box *b, struct err *e)
 		return err_errno(e, errno, "verify", "look at the working directory");
 	/* The root of a mount of its own, in memory, that belongs to this sandbox alone. */
 	if (fs.f_type != TMPFS_MAGIC || !(st.stx_attributes & STATX_ATTR_MOUNT_ROOT) || st.stx_uid != b->uid ||
-	    st.stx_gid != b->uid || (uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize != LIMIT_TMPFS_BYTES)
+	    st.stx_gid != b->uid || (uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize != size)
 		return err_set(e, EPERM, "verify", "the working directory is not the file system that was made for it");
 	return 0;
 }
@@ -166,7 +173,10 @@ static int verify_namespaces(const struct box *b, struct err *e)
 	return 0;
 }
 
-/* The file that the interpreter is reading while the harness waits: site.py closes it before the script starts. */
+/*
+ * The file that the interpreter is reading while a snippet's harness waits: site.py closes it before the script starts. A
+ * tool's harness is the script.
+ */
 static bool is_harness_file(const struct box *b, const char *fd)
 {
 	char path[64], target[256];
@@ -183,7 +193,8 @@ static int verify_descriptors(const struct box *b, struct err *e)
 	char path[64];
 	_cleanup_dir_ DIR *d = NULL;
 	struct dirent *de;
-	unsigned seen = 0;
+	const int last = b->t->call ? PAYLOAD_FD_RESULT : PAYLOAD_FD_GATE;
+	int seen = 0;
 
 	snprintf(path, sizeof path, "/proc/%d/fd", b->payload_pid);
 	d = opendir(path);
@@ -192,15 +203,14 @@ static int verify_descriptors(const struct box *b, struct err *e)
 	while ((de = readdir(d))) {
 		if (de->d_name[0] == '.')
 			continue;
-		if (is_harness_file(b, de->d_name))
+		if (!b->t->call && is_harness_file(b, de->d_name))
 			continue;
-		if (atoi(de->d_name) > PAYLOAD_FD_GATE)
+		if (atoi(de->d_name) > last)
 			return err_set(e, EPERM, "verify", "the payload holds descriptor %s", de->d_name);
 		seen++;
 	}
-	if (seen != PAYLOAD_FD_GATE + 1)
-		return err_set(e, EPERM, "verify", "the payload holds %u descriptors, should hold %d", seen,
-			       PAYLOAD_FD_GATE + 1);
+	if (seen != last + 1)
+		return err_set(e, EPERM, "verify", "the payload holds %d descriptors, should hold %d", seen, last + 1);
 	return 0;
 }
 

@@ -58,10 +58,10 @@ def make_commands(top, *programs):
         copy(library, top)
 
 
-def make_root(top):
-    """A Debian in small, with one of everything that an image may have and a sandbox must cope with."""
+def make_python(top, left_out=LEFT_OUT):
+    """A Debian in small: a few commands, Python with what of its library is not left out, certificates, one time zone."""
     make_commands(top, PYTHON, *["/usr/bin/" + c for c in COMMANDS])
-    shutil.copytree(STDLIB, top + STDLIB, symlinks=False, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    shutil.copytree(STDLIB, top + STDLIB, symlinks=False, ignore=shutil.ignore_patterns(*left_out))
     for library in libraries(*glob.glob(STDLIB + "/lib-dynload/*.so")) + glob.glob("/usr/lib/x86_64-linux-gnu/libgcc_s.so.1"):
         copy(library, top)
     copy("/etc/ssl/certs/ca-certificates.crt", top)
@@ -72,6 +72,11 @@ def make_root(top):
     os.makedirs(top + "/etc/alternatives")
     os.symlink("/usr/bin/" + VERSION, top + "/etc/alternatives/python3")
     os.symlink("/etc/alternatives/python3", top + "/usr/bin/python3")
+
+
+def make_root(top):
+    """The same with one of everything that an image may have and a sandbox must cope with."""
+    make_python(top)
     # /etc: some that a sandbox has of its own, one that shows through, a link that leads nowhere inside.
     write(top + "/etc/passwd", "root:x:0:0:root:/root:/bin/bash\nimage-user:x:1000:1000::/home/u:/bin/sh\n")
     write(top + "/etc/shadow", "root:secret-of-the-image\n", 0o640)
@@ -125,8 +130,8 @@ class Layout:
     def document(self, value, kind, **more):
         return self.blob(json.dumps(value).encode(), kind, **more)
 
-    def image(self, layers, architecture="amd64", **more):
-        """Layers are (bytes of a tar, compression or "")."""
+    def image(self, layers, architecture="amd64", config=None, **more):
+        """Layers are (bytes of a tar, compression or ""). `config`: what it says of how to start it."""
         packed = []
         for data, how in layers:
             if how == "gzip":
@@ -134,7 +139,8 @@ class Layout:
             elif how == "zstd":
                 data = subprocess.run(["zstd", "-1", "-c"], input=data, stdout=subprocess.PIPE, check=True).stdout
             packed.append(self.blob(data, LAYER + ("+" + how if how else "")))
-        config = self.document({"os": "linux", "architecture": architecture, "rootfs": {"type": "layers", "diff_ids": []}}, CONFIG)
+        document = {"os": "linux", "architecture": architecture, "rootfs": {"type": "layers", "diff_ids": []}}
+        config = self.document(dict(document, config=config) if config else document, CONFIG)
         return self.document({"schemaVersion": 2, "config": config, "layers": packed}, MANIFEST, **more)
 
     def index(self, *images):
