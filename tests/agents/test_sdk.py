@@ -4,6 +4,7 @@ every kind in an image.
 """
 import asyncio
 import concurrent.futures
+import functools
 import glob
 import importlib
 import json
@@ -24,6 +25,7 @@ SDK = os.path.join(TOP, "sdk", "python")
 VERSIONS = ["3.%d" % minor for minor in range(9, 14)]
 
 
+@functools.lru_cache()
 def pythons():
     """version -> program, of those that the SDK is for: on PATH, the system's, and what pyenv has."""
     candidates = [shutil.which("python" + v) for v in VERSIONS] + ["/usr/bin/python" + v for v in VERSIONS] + [sys.executable, "/usr/bin/python3"]
@@ -62,7 +64,7 @@ class EveryPython(unittest.TestCase):
             environment["PYTHONDONTWRITEBYTECODE"] = "1"
             return subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, timeout=240 * SLOW)
 
-        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        with concurrent.futures.ThreadPoolExecutor(len(found)) as pool:
             for version, done in zip(found, pool.map(run, found.values())):
                 with self.subTest(python=version):
                     self.assertEqual(done.returncode, 0, done.stdout)
@@ -81,6 +83,10 @@ class RealService(unittest.TestCase):
         os.environ.update(cls.agents.environment())
         sys.path[:0] = [HERE, SDK]
         cls.weir, cls.app = importlib.import_module("weir"), importlib.import_module("sdk_app")
+        cls.frameworks = importlib.import_module("frameworks")
+
+    def setUp(self):
+        self.addCleanup(self.frameworks.remember(self.app, self.app.Station, self.app.station))
 
     @classmethod
     def restore(cls):
@@ -266,7 +272,7 @@ print(client.ask("GET", "/v1/sessions", None, 10))
                 return subprocess.run(command, cwd=d, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, timeout=60 * SLOW)
 
             found = pythons()
-            with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            with concurrent.futures.ThreadPoolExecutor(len(found)) as pool:
                 for version, done in zip(found, pool.map(run, found.values())):
                     with self.subTest(python=version):
                         self.assertRegex(done.stdout, r"^\('Bern', \d, '42\\n'\)\n$")

@@ -743,6 +743,9 @@ class WithTheService(unittest.TestCase):
         """Of all sandboxes that are there, snippets' too."""
         agents.result("names", {"host": "localhost"})
         pids = [pids[0] for name, pids in agents.service.sandboxes().items() if pids and not name.endswith(".out")]
+        # One that is just being born is still in the host's own.
+        outside = os.readlink("/proc/%d/ns/net" % agents.service.process.pid)
+        pids = [p for p in pids if os.path.exists("/proc/%d/ns/net" % p) and os.readlink("/proc/%d/ns/net" % p) != outside]
         lines = "".join(subprocess.run(["nsenter", "--net=/proc/%d/ns/net" % p, "ip", "-o", "link"], stdout=subprocess.PIPE, text=True).stdout for p in pids)
         return set(re.findall(r"^\d+: ([^:@]+)", lines, re.M))
 
