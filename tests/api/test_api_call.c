@@ -148,8 +148,7 @@ static void only_an_agents_token(void **state)
 	reply = post(RIG_TOKEN, body); /* of every scope, but nobody's */
 	assert_int_equal(reply.status, 403);
 	assert_string_equal(text_at(reply.json, "error.message"), "missing or invalid project token");
-	assert_non_null(
-	    strstr(text_at(reply.json, "error.hint"), "weir token mint --project PROJECT --scope agent --agent NAME"));
+	assert_non_null(strstr(text_at(reply.json, "error.hint"), "weir agent env NAME"));
 	reply_free(&reply);
 	expect_error(post("no-such-token", body), 401, "unauthorized", NULL);
 	expect_result(post("other", body), "{}");

@@ -133,10 +133,8 @@ static void projects_do_not_see_each_other(void **state)
 		assert_string_equal(reply.body, "{\"sessions\": []}\n");
 		reply_free(&reply);
 	}
-	/* Its agents are the project's own. */
-	reply = as(A_AGENT, "POST", "/v1/execute", body);
-	assert_int_equal(reply.status, 200);
-	reply_free(&reply);
+	/* An agent finds what it has opened itself, and no session of its project's. */
+	expect_error(as(A_AGENT, "POST", "/v1/execute", body), 404, "not_found", "not found");
 	reply = as(A, "DELETE", path, NULL);
 	assert_int_equal(reply.status, 200);
 	reply_free(&reply);
