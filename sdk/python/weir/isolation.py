@@ -322,7 +322,9 @@ def _ask_image(moves: List[Tuple[Found, Place]]) -> Dict[str, Unmovable]:
         if text and there and there != text:
             against[name] = Unmovable("the image is out of date: there it takes %s, here %s" % (there, text), IMAGE_MEND)
         elif not tool.get("ok"):
-            against[name] = Unmovable("not in the agent's image: %s" % (tool.get("reason") or "no reason was given"), "name its module in `weir agent add … --tools MODULE… --replace`; or " + IMAGE_MEND)
+            reason = str(tool.get("reason") or "no reason was given")
+            mend = "put what it imports into the image: " if "could not be imported" in reason else "name its module in `weir agent add … --tools MODULE… --replace`; or "
+            against[name] = Unmovable("not in the agent's image: " + reason, mend + IMAGE_MEND)
     return against
 
 

@@ -1157,6 +1157,9 @@ class NothingStays(Case):
         self.assertEqual([Copies.kept, Copies.by_name, Copies.sub_agents[0].tools], before)
         self.not_started(OtherEachTime(), "others each time|anew each time")
         self.not_started(CantBePut(), "can be exchanged: ")
+        listed = [weather]
+        self.not_started(Holder(tools=listed, sub_agents=[CantBePut()]), "can be exchanged: ")
+        self.assertEqual((listed, sdk_app.weather), ([weather], weather))
 
     def test_what_carries_a_copied_mark_is_a_tool_like_any_other(self):
         (proxy,) = self.moved(sdk_app.weather)
