@@ -139,7 +139,7 @@ class Layout:
             elif how == "zstd":
                 data = subprocess.run(["zstd", "-1", "-c"], input=data, stdout=subprocess.PIPE, check=True).stdout
             packed.append(self.blob(data, LAYER + ("+" + how if how else "")))
-        document = {"os": "linux", "architecture": architecture, "rootfs": {"type": "layers", "diff_ids": []}}
+        document = {"os": "linux", "architecture": architecture, "rootfs": {"type": "layers", "diff_ids": ["sha256:" + hashlib.sha256(data).hexdigest() for data, _ in layers]}}
         config = self.document(dict(document, config=config) if config else document, CONFIG)
         return self.document({"schemaVersion": 2, "config": config, "layers": packed}, MANIFEST, **more)
 
