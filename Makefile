@@ -121,8 +121,13 @@ run: ## from a clone to 42 and a denied DNS leak: installs, builds, serves, show
 test: ## every test that runs on this machine (root; under ten minutes)
 	@deploy/install-packages build run test
 	@$(MAKE) --no-print-directory -j2 $(B)/weir $(B)/weir-hooks units progs
+	@WEIR_SOAK=$${WEIR_SOAK:-500} python3 tests/run.py unit bpf api system
+
+.PHONY: test-san
+test-san: ## the unit and API tests again, built with ASan and UBSan
+	@deploy/install-packages build test
 	@$(MAKE) --no-print-directory -j2 SAN=1 units
-	@WEIR_SOAK=$${WEIR_SOAK:-500} python3 tests/run.py unit bpf api san:unit san:api system
+	@python3 tests/run.py san:unit san:api
 
 .PHONY: units
 units: $(UNIT) $(API_TESTS) $(if $(SANFLAGS),,$(BPF_TESTS))
