@@ -24,6 +24,7 @@ enum { FD_CGROUP, FD_TAP, FD_TASKS };
 
 #define START_MS 5000	/* a carrier that does not get ready: it takes a millisecond */
 #define REFRESH_MS 1000 /* how often the host's resolv.conf is looked at while there are carriers */
+#define LAST_MS 2000	/* for carriers that were killed with their sandboxes to be gone: nobody else reaps them soon */
 
 struct gateway {
 	int supervisor;
@@ -188,6 +189,18 @@ static int serve(struct gateway *g)
 	return rc;
 }
 
+/* The supervisor is gone, and has killed what there was. */
+static void reap_last(struct gateway *g)
+{
+	for (int waited = 0; g->alive && waited < LAST_MS; waited += 10) {
+		struct pollfd p = {.fd = g->deaths, .events = POLLIN};
+
+		if (poll(&p, 1, 10) < 0 && errno != EINTR)
+			return;
+		reap(g);
+	}
+}
+
 static int open_all(struct gateway *g, const struct gateway_config *config, struct err *e)
 {
 	sigset_t deaths;
@@ -224,5 +237,6 @@ int gateway_main(const struct gateway_config *config)
 	}
 	rc = serve(&g);
 	close(g.supervisor);
+	reap_last(&g);
 	return rc == -EPIPE ? 0 : 1;
 }
