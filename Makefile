@@ -53,19 +53,20 @@ all: $(B)/weir ## build build/weir
 -include Makefile.local
 
 # ---- kernel programs ----
-$(B)/gen/guard.bpf.o: bpf/guard.bpf.c $(wildcard bpf/*.h) vmlinux/vmlinux.h
+BPF_OBJECTS := guard held
+$(BPF_OBJECTS:%=$(B)/gen/%.bpf.o): $(B)/gen/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) vmlinux/vmlinux.h
 	$(say) BPF $@
 	@mkdir -p $(@D)
 	$(Q)$(CLANG) -g -O2 -target bpf -D__TARGET_ARCH_x86 -mcpu=v3 -Wall -Wextra -Wno-unused-parameter -Werror -Ivmlinux -Ibpf -c $< -o $@
 	$(Q)llvm-strip -g $@ 2>/dev/null || true
 
-$(B)/gen/guard.skel.h: $(B)/gen/guard.bpf.o
+$(BPF_OBJECTS:%=$(B)/gen/%.skel.h): $(B)/gen/%.skel.h: $(B)/gen/%.bpf.o
 	$(say) SKEL $@
-	$(Q)$(BPFTOOL) gen skeleton $< name guard_bpf > $@
+	$(Q)$(BPFTOOL) gen skeleton $< name $*_bpf > $@
 
 # ---- pid 1 of a sandbox: a static program, embedded whole ----
 define init_rules
-$(B)/gen/$(1)/weir-init: runner/init.c $(wildcard runner/init_*.c) userspace/ipc/decode.c userspace/core/envname.c $(wildcard runner/*.h bpf/*.h userspace/ipc/*.h userspace/core/*.h)
+$(B)/gen/$(1)/weir-init: runner/init.c $(wildcard runner/init_*.c) runner/localnet.c userspace/ipc/decode.c userspace/core/envname.c $(wildcard runner/*.h bpf/*.h userspace/ipc/*.h userspace/core/*.h)
 	$$(say) INIT $$@
 	@mkdir -p $$(@D)
 	$$(Q)$$(CC) -std=gnu17 -Os -g0 $$(WARN) -fstack-protector-strong -static -s $$(CPPFLAGS) $(2) $$(filter %.c,$$^) -o $$@
@@ -79,6 +80,7 @@ EMBEDDED := $(wildcard runner/*.py) $(wildcard policies/*.json)
 $(B)/obj/runner/blobs.o: $(B)/gen/plain/weir-init $(EMBEDDED)
 $(B)/obj-hooks/runner/blobs.o: $(B)/gen/hooks/weir-init $(EMBEDDED)
 $(B)/obj/userspace/kernel/guard.o $(B)/obj-hooks/userspace/kernel/guard.o: $(B)/gen/guard.skel.h
+$(B)/obj/userspace/attach/inspect_sockets.o $(B)/obj-hooks/userspace/attach/inspect_sockets.o: $(B)/gen/held.skel.h
 
 $(B)/obj/%.o: %.c
 	$(say) CC $<
@@ -109,7 +111,7 @@ $(B)/unit/%: tests/unit/%.c $(filter-out $(B)/obj/userspace/cli/main.o,$(WEIR_OB
 BPF_TESTS := $(patsubst tests/bpf/%.c,$(B)/bpf/%,$(wildcard tests/bpf/test_*.c))
 API_TESTS := $(patsubst tests/api/%.c,$(B)/api/%,$(wildcard tests/api/test_*.c))
 -include tests/bpf/rules.mk tests/api/rules.mk
--include tests/progs/rules.mk tests/agents/rules.mk
+-include tests/progs/rules.mk tests/agents/rules.mk tests/containers/rules.mk
 
 -include $(WEIR_OBJ:.o=.d) $(HOOKS_OBJ:.o=.d)
 
@@ -148,11 +150,17 @@ test-agents: ## images, agents, tool calls, their way out, MCP and the SDK (root
 	@$(MAKE) --no-print-directory -j2 $(B)/weir $(B)/weir-hooks $(AGENT_PROGS)
 	@python3 tests/run.py agents
 
+.PHONY: test-containers
+test-containers: ## containers, pods, hooks and manifests (root; under four minutes)
+	@deploy/install-packages build run test containers
+	@$(MAKE) --no-print-directory -j2 $(B)/weir $(B)/weir-hooks $(CONTAINER_PROGS)
+	@/usr/bin/python3 tests/run.py containers
+
 KERNEL ?= 6.1
 .PHONY: test-vm
 test-vm: ## the core on a stock kernel under emulation: KERNEL=6.1 (default), 6.12, 7.2
-	@deploy/install-packages build run test vm
-	@$(MAKE) --no-print-directory -j2 $(B)/weir $(B)/weir-hooks $(B)/bpf/test_rules $(B)/bpf/test_judge
+	@deploy/install-packages build run test containers vm
+	@$(MAKE) --no-print-directory -j2 $(B)/weir $(B)/weir-hooks $(B)/bpf/test_rules $(B)/bpf/test_judge $(CONTAINER_PROGS)
 	@tests/vm/fetch $(KERNEL)
 	@tests/vm/run --kernel $(KERNEL) --timeout 900 -- env WEIR_SLOW=12 MUST_WORK=$(MUST_WORK) /usr/bin/python3 tests/run.py guest
 
@@ -171,6 +179,7 @@ FUZZ_OBJ := $(patsubst %.c,build/fuzz/obj/%.o,$(filter-out userspace/cli/main.c,
 FUZZ_FLAGS := -std=gnu17 -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined $(CPPFLAGS)
 FUZZ_SECONDS ?= 60
 build/fuzz/obj/userspace/kernel/guard.o: $(B)/gen/guard.skel.h
+build/fuzz/obj/userspace/attach/inspect_sockets.o: $(B)/gen/held.skel.h
 build/fuzz/obj/runner/blobs.o: CPPFLAGS += -DINIT_BLOB='"$(B)/gen/plain/weir-init"'
 build/fuzz/obj/runner/blobs.o: $(B)/gen/plain/weir-init $(EMBEDDED)
 build/fuzz/obj/%.o: %.c
@@ -196,7 +205,7 @@ format: ## reformat the C files
 	clang-format -i $(C_FILES)
 
 .PHONY: lint
-lint: $(B)/gen/guard.skel.h ## clang-format, cppcheck, clang-tidy, shellcheck, and the rule that core is pure
+lint: $(BPF_OBJECTS:%=$(B)/gen/%.skel.h) ## clang-format, cppcheck, clang-tidy, shellcheck, and the rule that core is pure
 	@deploy/install-packages lint
 	$(say) FORMAT
 	$(Q)clang-format --dry-run -Werror $(C_FILES)
@@ -222,6 +231,9 @@ install: $(B)/weir ## install below PREFIX (default /usr/local), honouring DESTD
 	for m in docs/man/*.[15]; do install -D -m 644 $$m $(DESTDIR)$(PREFIX)/share/man/man$${m##*.}/$$(basename $$m); done
 	install -D -m 644 docs/completion/weir.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/weir
 	for p in policies/*.json; do install -D -m 644 $$p $(DESTDIR)$(PREFIX)/share/weir/policies/$$(basename $$p); done
+	for u in deploy/systemd/*.service; do install -D -m 644 $$u $(DESTDIR)$(PREFIX)/lib/systemd/system/$$(basename $$u); done
+	install -D -m 644 deploy/systemd/10-weir-policy.conf $(DESTDIR)$(PREFIX)/share/weir/systemd/10-weir-policy.conf
+	sed -i 's#/usr/local/bin/weir#$(PREFIX)/bin/weir#g' $(DESTDIR)$(PREFIX)/lib/systemd/system/weir*.service $(DESTDIR)$(PREFIX)/share/weir/systemd/10-weir-policy.conf
 
 .PHONY: clean
 clean: ## remove build/

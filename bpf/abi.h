@@ -85,6 +85,10 @@ enum weir_attribution {
 /* Its network namespace is its own: what the kernel copies for listeners "on this host" goes to itself, so that IPv4 datagrams
  * to many can be judged at the packet like all others, and their DNS names are seen. */
 #define WEIR_SB_OWN_NET 0x2u
+/* Programs attached further down judge it: passed here, neither counted nor told. */
+#define WEIR_SB_BELOW 0x4u
+/* Of the strangers' account alone: what has no entry is let through, as WEIR_WOULD_DENY with NO_ENTRY. */
+#define WEIR_SB_PASS_UNKNOWN 0x8u
 
 /* ---- policies, compiled ---- */
 
@@ -212,6 +216,15 @@ struct weir_sandbox {
 	__u64 epoch; /* not 0, new whenever the entry is written: sockets that an earlier entry counted are not taken off it */
 };
 
+/*
+ * How many of an entry's `flows` and `inbound_flows` no longer count against its allowance. For a guard with one entry, whose
+ * allowance is given anew while it runs: an entry can't be written without losing what is counted in that moment.
+ */
+struct weir_renewed {
+	__u64 flows;
+	__u64 inbound_flows;
+};
+
 /* What makes two attempts the same in the audit: they share an entry and only its count grows. */
 struct weir_flow_key {
 	__u64 cgroup;
@@ -268,6 +281,7 @@ _Static_assert(sizeof(struct weir_prefix) == 24, "ABI");
 _Static_assert(sizeof(struct weir_atom) == 10, "ABI");
 _Static_assert(sizeof(struct weir_list) == 4 + 10 * WEIR_LIST_ATOMS, "ABI");
 _Static_assert(sizeof(struct weir_sandbox) == 120, "ABI");
+_Static_assert(sizeof(struct weir_renewed) == 16, "ABI");
 _Static_assert(sizeof(struct weir_flow_key) == 48, "ABI");
 _Static_assert(sizeof(struct weir_flow) == 32, "ABI");
 _Static_assert(sizeof(struct weir_event) == 48 + 16 + 16 + 16 + 8 + 256, "ABI");

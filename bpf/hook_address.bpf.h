@@ -102,15 +102,30 @@ static __always_inline void read_dest(const struct weir_flow_key *key, struct we
 	d->protocol = key->protocol;
 }
 
+/*
+ * Whose attempt it is, and what governs that: the task's cgroup, else the socket's. A task that is judged further down is in
+ * none here, like one outside.
+ */
+static __always_inline __u64 find_subject(const struct connect_who *w, struct in_force *f)
+{
+	__u64 cgroup = w->own ? w->own : w->made_in;
+
+	find_in_force(cgroup, f);
+	if (cgroup != w->made_in && is_below(f)) {
+		cgroup = w->made_in;
+		find_in_force(cgroup, f);
+	}
+	return cgroup;
+}
+
 /* Both cgroups are asked of the destination in `key`; fills in the rest of the attempt. */
 static __always_inline weir_judgement judge_now(struct attempt *a, const struct connect_who *w, struct in_force *f)
 {
 	struct weir_dest d = {};
 	weir_judgement j;
 
-	a->key.cgroup = w->own ? w->own : w->made_in;
+	a->key.cgroup = find_subject(w, f);
 	read_dest(&a->key, &d);
-	find_in_force(a->key.cgroup, f);
 	j = judge_in_force(f, 1, &d);
 	if (a->key.cgroup != w->made_in) {
 		struct in_force other;
@@ -141,30 +156,45 @@ static __always_inline int judge_connect(struct bpf_sock_addr *ctx, struct attem
 	o = owner_of(ctx->sk);
 	if (o) {
 		remember(o, t, w.own);
-		o->judged = f.generation;
+		o->judged = is_below(&f) ? 0 : judged_by(&f);
 	}
 	return ADDR_PASS;
 }
 
-/* Puts a socket into the account of the cgroup it was made in: once, whoever else tries at the same moment. */
+/* As many as there are, where strangers are only watched: they are counted for the day when they no longer are. */
+#define SOCKETS_UNBOUNDED 0x7fffffffffffffffLL
+
+/*
+ * Puts a socket into the account of the cgroup it was made in: once, whoever else tries at the same moment. Without memory for
+ * it
+ * (`o` is NULL) it is refused.
+ */
 static __always_inline weir_judgement count_socket(struct weir_owner *o, __u64 made_in)
 {
+	__s64 max = WEIR_SOCKETS_PER_SANDBOX;
 	__u64 as = WEIR_EPOCH_STRANGER;
 	struct weir_sandbox *sb;
 	struct in_force f;
 	weir_judgement j;
-	__u32 zero = 0;
 
 	find_in_force(made_in, &f);
+	if (is_below(&f)) {
+		if (o)
+			__sync_val_compare_and_swap(&o->counted, 0, WEIR_EPOCH_BELOW);
+		return weir_judgement_of(WEIR_ALLOW, WEIR_REASON_DEFAULT);
+	}
 	sb = f.sb;
 	if (sb)
 		as = sb->epoch;
 	else
-		sb = bpf_map_lookup_elem(&strangers, &zero);
-	if (!sb)
-		return weir_judge_socket(0, 0, 0);
-	j = weir_judge_socket(1, __sync_fetch_and_add(&sb->sockets, 1),
-			      f.head ? f.head->sockets_max : WEIR_SOCKETS_PER_SANDBOX);
+		sb = account_of_strangers();
+	if (!sb || !o)
+		return f.passes ? weir_judgement_of(WEIR_ALLOW, WEIR_REASON_DEFAULT) : weir_judge_socket(0, 0, 0);
+	if (f.head)
+		max = f.head->sockets_max;
+	else if (f.passes)
+		max = SOCKETS_UNBOUNDED;
+	j = weir_judge_socket(1, __sync_fetch_and_add(&sb->sockets, 1), max);
 	if (weir_verdict_of(j) != WEIR_DENY) {
 		o->counted_in = made_in; /* the same for all who try */
 		if (__sync_val_compare_and_swap(&o->counted, 0, as) == 0)
@@ -211,13 +241,12 @@ static __always_inline int count_first_use(struct bpf_sock_addr *ctx, struct att
 	weir_judgement j;
 
 	find_connect_who(socket_cgroup(ctx->sk), t, &w);
-	j = o ? count_socket(o, w.made_in) : weir_judge_socket(0, 0, 0);
+	j = count_socket(o, w.made_in);
 	if (o && may_broadcast(ctx->sk))
 		o->broadcast = 1; /* since before these programs were attached */
 	if (weir_verdict_of(j) == WEIR_ALLOW)
 		return ADDR_PASS;
-	a->key.cgroup = w.own ? w.own : w.made_in;
-	find_in_force(a->key.cgroup, &f);
+	a->key.cgroup = find_subject(&w, &f);
 	set_judgement(&a->key, j, &f);
 	a->task = t;
 	count_attempt(ctx, NULL, f.sb, a, false);

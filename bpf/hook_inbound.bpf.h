@@ -31,7 +31,7 @@ static __always_inline weir_judgement judge_inbound(const struct in_force *f, in
 	weir_judgement j = weir_judge_entry(f->sb != NULL, f->head, readable);
 
 	if (weir_denies(j))
-		return weir_as_enforced(f->head, j);
+		return weir_as_unknown(f->passes, weir_as_enforced(f->head, j));
 	if (local) {
 		j = weir_judge_dest(f->image, to);
 		if (!weir_denies(j))
@@ -77,6 +77,8 @@ int weir_ingress(struct __sk_buff *skb)
 	if (!a.key.cgroup)
 		a.key.cgroup = bpf_skb_cgroup_id(skb);
 	find_in_force(a.key.cgroup, &f);
+	if (is_below(&f))
+		return PACKET_PASS;
 	if (f.head && (f.head->flags & WEIR_IMG_INBOUND)) {
 		if (sk->type != SOCK_STREAM)
 			return PACKET_PASS;

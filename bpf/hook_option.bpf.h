@@ -60,6 +60,36 @@ static __always_inline int group_at(__s32 level, __s32 option)
 	return option == OPT_ADD_MEMBERSHIP6 || option == OPT_JOIN_ANYCAST ? 0 : -1;
 }
 
+static __always_inline void find_caller(struct bpf_sockopt *ctx, struct task_struct *t, struct connect_who *w)
+{
+	find_connect_who(BPF_CORE_READ(plain_sock(ctx->sk), sk_cgrp_data.cgroup), t, w);
+}
+
+/* Longer than what we were handed, also when a program before us has said that it did not touch it. */
+static __always_inline bool is_too_long(struct bpf_sockopt *ctx)
+{
+	__u8 *p = ctx->optval, *end = ctx->optval_end;
+
+	return ctx->optlen > OPTION_BYTES_MAX || (!ctx->optlen && p + OPTION_BYTES_MAX <= end);
+}
+
+/* What is too long would be refused if we did not say that we have not touched it. */
+static __always_inline int pass_untouched(struct bpf_sockopt *ctx)
+{
+	if (ctx->optlen > OPTION_BYTES_MAX)
+		ctx->optlen = 0;
+	return OPTION_PASS;
+}
+
+/* Whether one of the two cgroups is judged here, and not only watched. */
+static __always_inline bool is_bound(const struct connect_who *w)
+{
+	struct in_force f;
+
+	find_subject(w, &f);
+	return !is_below(&f) && !is_watched(&f);
+}
+
 static __always_inline int judge_join(struct bpf_sockopt *ctx, int at)
 {
 	struct task_struct *t = credible_task();
@@ -69,7 +99,8 @@ static __always_inline int judge_join(struct bpf_sockopt *ctx, int at)
 	struct in_force f;
 	weir_judgement j;
 
-	if (ctx->optlen > OPTION_BYTES_MAX)
+	find_caller(ctx, t, &w);
+	if (is_too_long(ctx) && is_bound(&w))
 		return OPTION_REFUSE;
 	a.key.hook = WEIR_HOOK_SETSOCKOPT;
 	p += at;
@@ -87,22 +118,23 @@ static __always_inline int judge_join(struct bpf_sockopt *ctx, int at)
 		a.key.protocol = WEIR_P_ICMPV6;
 		__builtin_memcpy(a.key.daddr, p, 16);
 	}
-	find_connect_who(BPF_CORE_READ(plain_sock(ctx->sk), sk_cgrp_data.cgroup), t, &w);
 	j = judge_now(&a, &w, &f);
 	a.task = t;
 	count_attempt(NULL, NULL, f.sb, &a, is_quiet(&f));
-	return weir_verdict_of(j) == WEIR_DENY ? OPTION_REFUSE : OPTION_PASS;
+	return weir_verdict_of(j) == WEIR_DENY ? OPTION_REFUSE : pass_untouched(ctx);
 }
 
-/* What governs the caller; false when a refusal would make no difference: in a network of its own, or when it is only watched.
+/*
+ * What governs the caller; false when a refusal would make no difference (in a network of its own), when it is only watched, or
+ * judged further down.
  */
 static __always_inline bool is_governed(struct bpf_sockopt *ctx, struct in_force *f)
 {
 	struct connect_who w;
 
-	find_connect_who(BPF_CORE_READ(plain_sock(ctx->sk), sk_cgrp_data.cgroup), credible_task(), &w);
-	find_in_force(w.own ? w.own : w.made_in, f);
-	return !((f->sb && f->sb->flags & WEIR_SB_OWN_NET) || (f->head && f->head->flags & WEIR_IMG_MONITOR));
+	find_caller(ctx, credible_task(), &w);
+	find_subject(&w, f);
+	return !((f->sb && f->sb->flags & (WEIR_SB_OWN_NET | WEIR_SB_BELOW)) || is_watched(f));
 }
 
 /* Whether an option that is a number is switched off. Longer than what we are handed, nobody knows. */
@@ -183,10 +215,7 @@ int weir_setsockopt(struct bpf_sockopt *ctx)
 		if (is_error_queue(ctx->level, ctx->optname))
 			return pretend_error_queue(ctx);
 	}
-	/* None of ours. Longer than what we were handed, it would be refused if we did not say that we have not touched it. */
-	if (ctx->optlen > OPTION_BYTES_MAX)
-		ctx->optlen = 0;
-	return OPTION_PASS;
+	return pass_untouched(ctx); /* none of ours */
 }
 
 #endif

@@ -96,7 +96,9 @@ static __always_inline void read_name(struct __sk_buff *skb, const struct weir_p
 
 static __always_inline void count_passed(struct weir_sandbox *sb, __u32 len)
 {
-	if (sb->flags & WEIR_SB_PROBE)
+	if (!sb)
+		sb = account_of_strangers();
+	if (!sb || (sb->flags & WEIR_SB_PROBE))
 		return;
 	__sync_fetch_and_add(&sb->packets, 1);
 	__sync_fetch_and_add(&sb->bytes, len);
@@ -121,7 +123,7 @@ static __always_inline void note_asked(struct __sk_buff *skb, const struct in_fo
 	struct bpf_sock *sk = skb->sk;
 	struct weir_owner *o;
 
-	if (!f->head || (f->head->flags & WEIR_IMG_INBOUND))
+	if (f->head ? f->head->flags & WEIR_IMG_INBOUND : !f->passes)
 		return;
 	if (sk)
 		sk = bpf_sk_fullsock(sk);
@@ -154,7 +156,7 @@ static __always_inline bool is_told(weir_judgement j, const struct in_force *f, 
 		return false;
 	if (weir_verdict_of(j) == WEIR_ALLOW)
 		return true;
-	return weir_verdict_of(j) == WEIR_WOULD_DENY && w->socket && w->socket->judged == f->generation;
+	return weir_verdict_of(j) == WEIR_WOULD_DENY && w->socket && w->socket->judged == judged_by(f);
 }
 
 SEC("cgroup_skb/egress")
@@ -166,12 +168,19 @@ int weir_egress(struct __sk_buff *skb)
 	struct attempt a = {};
 	struct in_force f;
 	weir_judgement j;
-	int readable = weir_read_packet(skb, &pk) == 0;
+	int readable;
 	bool pass;
 
 	find_who(skb, &w);
-	dest_of_packet(&pk, &d);
 	find_in_force(w.subject, &f);
+	if (is_below(&f) && w.subject != w.made_in) {
+		w.subject = w.made_in;
+		find_in_force(w.subject, &f);
+	}
+	if (is_below(&f))
+		return PACKET_PASS;
+	readable = weir_read_packet(skb, &pk) == 0;
+	dest_of_packet(&pk, &d);
 	j = judge_answer(judge_in_force(&f, readable, &d), &f, &w);
 	if (w.subject != w.made_in) {
 		struct in_force other;
@@ -180,7 +189,7 @@ int weir_egress(struct __sk_buff *skb)
 		j = weir_judge_both(j, judge_answer(judge_in_force(&other, readable, &d), &other, &w));
 	}
 	pass = weir_verdict_of(j) != WEIR_DENY;
-	if (pass && f.sb)
+	if (pass)
 		count_passed(f.sb, skb->len);
 	if (pass && !w.stream)
 		note_asked(skb, &f);

@@ -11,12 +11,11 @@ int weir_release(struct bpf_sock *ctx)
 {
 	struct weir_owner *o = bpf_sk_storage_get(&owners, ctx, NULL, 0);
 	struct weir_sandbox *sb;
-	__u32 zero = 0;
 
-	if (!o || !o->counted)
+	if (!o || !o->counted || o->counted == WEIR_EPOCH_BELOW)
 		return 1;
 	if (o->counted == WEIR_EPOCH_STRANGER) {
-		sb = bpf_map_lookup_elem(&strangers, &zero);
+		sb = account_of_strangers();
 	} else {
 		sb = bpf_map_lookup_elem(&sandboxes, &o->counted_in);
 		if (sb && sb->epoch != o->counted)

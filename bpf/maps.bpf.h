@@ -89,7 +89,8 @@ struct {
 } stats SEC(".maps");
 
 /* The account of every cgroup below ours without an entry, together: their flows are bounded here. Mapped by user space,
- * which takes swept flows off `flows` atomically. Never replaced, so its epoch is not asked. */
+ * which takes swept flows off `flows` atomically, and says in `flags` whether they are let through. Never replaced, so its
+ * epoch is not asked. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -98,8 +99,18 @@ struct {
 	__type(value, struct weir_sandbox);
 } strangers SEC(".maps");
 
-/* `counted` of a socket that is in the account of the strangers. */
+/* Mapped by user space, which writes it; all zeros in a guard with room for more than one entry. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_renewed);
+} renewed SEC(".maps");
+
+/* `counted` of a socket that is in the account of the strangers, and of one that programs further down count. */
 #define WEIR_EPOCH_STRANGER (~0ULL)
+#define WEIR_EPOCH_BELOW (~0ULL - 1)
 
 /* Who connected or first sent, for packets that leave in somebody else's context; and of a datagram socket, which entry's
  * `sockets` it is in. */
@@ -111,7 +122,7 @@ struct weir_owner {
 	__u32 host_pid;	  /* 0: nobody we could name */
 	__u32 pid;
 	__u32 uid;
-	__u32 judged; /* the policy's generation that this socket's connect() was judged by; 0: by none */
+	__u32 judged; /* judged_by() of what this socket's connect() was judged by; 0: by nothing */
 	char comm[WEIR_COMM_LEN];
 	__u8 accepts; /* a listener that may take connections from outside, and the sockets it accepted */
 	__u8 asked;   /* a datagram of it was let out: it may be answered */

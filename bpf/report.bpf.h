@@ -95,13 +95,27 @@ struct in_force {
 	const struct weir_image *head;
 	__u32 image;
 	__u32 generation;
+	bool passes; /* it has no entry, and is let through */
 };
+
+static __always_inline struct weir_sandbox *account_of_strangers(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&strangers, &zero);
+}
 
 static __always_inline void find_in_force(__u64 cgroup, struct in_force *f)
 {
 	f->head = NULL;
 	f->image = f->generation = 0;
+	f->passes = false;
 	f->sb = bpf_map_lookup_elem(&sandboxes, &cgroup);
+	if (!f->sb) {
+		struct weir_sandbox *all = account_of_strangers();
+
+		f->passes = all && (all->flags & WEIR_SB_PASS_UNKNOWN);
+	}
 	if (f->sb) {
 		__u32 slot = f->sb->policy;
 		const volatile __u64 *p = bpf_map_lookup_elem(&policies, &slot);
@@ -117,14 +131,34 @@ static __always_inline void find_in_force(__u64 cgroup, struct in_force *f)
 	}
 }
 
+/* Programs attached further down judge what it does: here it passes, whatever else is known of it. */
+static __always_inline bool is_below(const struct in_force *f)
+{
+	return f->sb && (f->sb->flags & WEIR_SB_BELOW);
+}
+
+/* Nothing of it is refused; what would be is told. */
+static __always_inline bool is_watched(const struct in_force *f)
+{
+	return f->head ? f->head->flags & WEIR_IMG_MONITOR : f->passes;
+}
+
+/* The same for a policy's generation, or for those who have none; never 0. */
+static __always_inline __u32 judged_by(const struct in_force *f)
+{
+	return f->generation + 1;
+}
+
 /* `d` is filled in whole when `readable`. */
 static __always_inline weir_judgement judge_in_force(const struct in_force *f, int readable, const struct weir_dest *d)
 {
 	weir_judgement j = weir_judge_entry(f->sb != NULL, f->head, readable);
 
+	if (is_below(f))
+		return weir_judgement_of(WEIR_ALLOW, WEIR_REASON_DEFAULT);
 	if (!weir_denies(j))
 		j = weir_judge_dest(f->image, d);
-	return weir_as_enforced(f->head, j);
+	return weir_as_unknown(f->passes, weir_as_enforced(f->head, j));
 }
 
 /* ---- counted and told ---- */
@@ -218,11 +252,18 @@ static __always_inline int add_to_flow(const struct weir_flow_key *key, __u32 le
 	return 1;
 }
 
-/* The allowance that a flow's place is taken from. */
-static __always_inline __u64 *places(struct weir_sandbox *sb, __u8 hook, __u64 *ret_max)
+/* The allowance that a flow's place is taken from, and where it ends. */
+static __always_inline __u64 *places(struct weir_sandbox *sb, __u8 hook, __s64 *ret_end)
 {
-	*ret_max = hook == WEIR_HOOK_INGRESS ? WEIR_INBOUND_FLOWS_PER_SANDBOX : WEIR_FLOWS_PER_SANDBOX;
-	return hook == WEIR_HOOK_INGRESS ? &sb->inbound_flows : &sb->flows;
+	const bool inbound = hook == WEIR_HOOK_INGRESS;
+	struct weir_renewed *r;
+	__u32 zero = 0;
+
+	*ret_end = inbound ? WEIR_INBOUND_FLOWS_PER_SANDBOX : WEIR_FLOWS_PER_SANDBOX;
+	r = bpf_map_lookup_elem(&renewed, &zero);
+	if (r)
+		*ret_end += (__s64)(inbound ? r->inbound_flows : r->flows);
+	return inbound ? &sb->inbound_flows : &sb->flows;
 }
 
 /*
@@ -234,11 +275,12 @@ static __always_inline int open_flow(void *ctx, struct __sk_buff *skb, struct we
 				     __u64 now)
 {
 	struct weir_flow first = {.count = 1, .bytes = a->len, .first_ns = now, .last_ns = now};
-	__u64 max, *taken = places(sb, a->key.hook, &max);
+	__s64 end;
+	__u64 *taken = places(sb, a->key.hook, &end);
 	struct weir_event *ev;
 	long rc;
 
-	if (__sync_fetch_and_add(taken, 1) >= max) {
+	if ((__s64)__sync_fetch_and_add(taken, 1) >= end) {
 		__sync_fetch_and_add(taken, -1);
 		stat_inc(WEIR_STAT_FLOW_FULL);
 		return 0;
@@ -285,13 +327,14 @@ static __always_inline void count_attempt(void *ctx, struct __sk_buff *skb, stru
 	__u64 now;
 
 	if (!sb) {
-		__u32 zero = 0;
-
-		stat_inc(WEIR_STAT_NO_ENTRY);
-		sb = bpf_map_lookup_elem(&strangers, &zero);
+		if (a->key.verdict == WEIR_DENY)
+			stat_inc(WEIR_STAT_NO_ENTRY);
+		sb = account_of_strangers();
 		if (!sb)
 			return;
 	}
+	if (sb->flags & WEIR_SB_BELOW)
+		return;
 	if (sb->flags & WEIR_SB_PROBE) {
 		__sync_fetch_and_add(&sb->probes, 1);
 		if (a->key.verdict == WEIR_DENY)

@@ -84,6 +84,14 @@ WEIR_INLINE weir_judgement weir_as_enforced(const struct weir_image *head, weir_
 	return j;
 }
 
+/* What has no entry, where the operator wants to see what would be denied. */
+WEIR_INLINE weir_judgement weir_as_unknown(int passes, weir_judgement j)
+{
+	if (passes && weir_denies(j) && weir_reason_of(j) == WEIR_REASON_NO_ENTRY)
+		return weir_judgement_with_verdict(j, WEIR_WOULD_DENY);
+	return j;
+}
+
 /*
  * A task of one governed cgroup uses a socket made in another: both are asked, either can deny. The attempt is the
  * task's; its own denial names the reason, the socket's shows as SOCKET.

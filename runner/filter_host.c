@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "filter_host.h"
+#include "filter_host_tables.h"
 
 #include <errno.h>
 #include <linux/audit.h>
@@ -21,8 +22,6 @@
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 #define LOW32 0xffffffffu /* the kernel takes these arguments as 32 bits */
-#define SOCK_TYPE_BITS 0xf
-#define SOCK_TYPE_PACKET 10 /* SOCK_PACKET: whatever the family says, it makes a packet socket */
 
 /* ---- what would let the command leave its policy ---- */
 
@@ -69,11 +68,11 @@ const struct filter_host_call filter_host_refused[] = {
 };
 const size_t filter_host_refused_count = COUNT(filter_host_refused);
 
-static const uint64_t new_namespaces[] = {CLONE_NEWNS,	 CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC,
-					  CLONE_NEWUSER, CLONE_NEWPID,	  CLONE_NEWNET};
+const uint64_t filter_host_namespaces[] = {CLONE_NEWNS,	  CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC,
+					   CLONE_NEWUSER, CLONE_NEWPID,	   CLONE_NEWNET};
+const size_t filter_host_namespace_count = COUNT(filter_host_namespaces);
 
-/* Requests that lead around the policy. */
-static const unsigned long refused_ioctls[] = {
+const uint32_t filter_host_ioctls[] = {
     /* Putting bytes into a terminal's input: the caller's shell would run them, outside of it. */
     TIOCSTI,
     TIOCLINUX,
@@ -83,29 +82,22 @@ static const unsigned long refused_ioctls[] = {
     0x4008af30 /* VHOST_NET_SET_BACKEND */,
     0x4008af60 /* VHOST_VSOCK_SET_GUEST_CID */,
 };
+const size_t filter_host_ioctl_count = COUNT(filter_host_ioctls);
 
 /* ---- which sockets, as a program of our own ---- */
 
-static const struct {
-	uint32_t bit;
-	int family;
-} families[] = {{POLICY_AF_UNIX, AF_UNIX},	 {POLICY_AF_INET, AF_INET},	{POLICY_AF_INET6, AF_INET6},
-		{POLICY_AF_NETLINK, AF_NETLINK}, {POLICY_AF_PACKET, AF_PACKET}, {POLICY_AF_VSOCK, AF_VSOCK}};
+const struct filter_host_number filter_host_families[] = {{POLICY_AF_UNIX, AF_UNIX},	 {POLICY_AF_INET, AF_INET},
+							  {POLICY_AF_INET6, AF_INET6},	 {POLICY_AF_NETLINK, AF_NETLINK},
+							  {POLICY_AF_PACKET, AF_PACKET}, {POLICY_AF_VSOCK, AF_VSOCK}};
+const size_t filter_host_family_count = COUNT(filter_host_families);
 
-static const struct {
-	uint32_t bit;
-	int type;
-} types[] = {{POLICY_SOCK_STREAM, SOCK_STREAM},
-	     {POLICY_SOCK_DGRAM, SOCK_DGRAM},
-	     {POLICY_SOCK_SEQPACKET, SOCK_SEQPACKET},
-	     {POLICY_SOCK_RAW, SOCK_RAW}};
+const struct filter_host_number filter_host_types[] = {{POLICY_SOCK_STREAM, SOCK_STREAM},
+						       {POLICY_SOCK_DGRAM, SOCK_DGRAM},
+						       {POLICY_SOCK_SEQPACKET, SOCK_SEQPACKET},
+						       {POLICY_SOCK_RAW, SOCK_RAW}};
+const size_t filter_host_type_count = COUNT(filter_host_types);
 
-/* Numbers a protocol goes by. With a type in `by_default`, 0 means it too; SOCK_RAW has no default. */
-static const struct {
-	uint32_t bit;
-	unsigned number;
-	uint32_t by_default;
-} protocols[] = {
+const struct filter_host_protocol filter_host_protocols[] = {
     {POLICY_PROTO_TCP, IPPROTO_TCP, POLICY_SOCK_STREAM},
     {POLICY_PROTO_UDP, IPPROTO_UDP, POLICY_SOCK_DGRAM},
     {POLICY_PROTO_ICMP, IPPROTO_ICMP, 0},
@@ -115,6 +107,7 @@ static const struct {
     {POLICY_PROTO_DCCP, IPPROTO_DCCP, 0},
     {POLICY_PROTO_MPTCP, IPPROTO_MPTCP, 0},
 };
+const size_t filter_host_protocol_count = COUNT(filter_host_protocols);
 
 struct program {
 	struct sock_filter at[1024];
@@ -158,7 +151,7 @@ static void emit_if_return(struct program *p, uint32_t value, uint32_t verdict)
 	end_if(p, body);
 }
 
-static bool is_internet(int family)
+bool filter_host_is_internet(int family)
 {
 	return family == AF_INET || family == AF_INET6;
 }
@@ -168,18 +161,18 @@ static void emit_protocols(struct program *p, const struct policy_sockets *s, ui
 	bool zero = false;
 
 	emit_arg(p, 2);
-	for (size_t i = 0; i < COUNT(protocols); i++) {
-		if (!(s->protocols & protocols[i].bit))
+	for (size_t i = 0; i < COUNT(filter_host_protocols); i++) {
+		if (!(s->protocols & filter_host_protocols[i].bit))
 			continue;
-		emit_if_return(p, protocols[i].number, SECCOMP_RET_ALLOW);
-		zero = zero || (protocols[i].by_default & type_bit);
+		emit_if_return(p, filter_host_protocols[i].number, SECCOMP_RET_ALLOW);
+		zero = zero || (filter_host_protocols[i].by_default & type_bit);
 	}
 	if (zero)
 		emit_if_return(p, 0, SECCOMP_RET_ALLOW);
 	emit_return(p, refuse ? refuse : SECCOMP_RET_ERRNO | EPROTONOSUPPORT);
 }
 
-static bool type_is_allowed(const struct policy_sockets *s, int family, uint32_t bit)
+bool filter_host_type_is_allowed(const struct policy_sockets *s, int family, uint32_t bit)
 {
 	/* The kernel makes no difference between the two there, and libraries use either. */
 	if (family == AF_NETLINK && (bit & (POLICY_SOCK_RAW | POLICY_SOCK_DGRAM)))
@@ -193,19 +186,19 @@ static void emit_types(struct program *p, const struct policy_sockets *s, int fa
 	unsigned short body;
 
 	emit_arg(p, 1);
-	emit(p, BPF_ALU | BPF_AND | BPF_K, SOCK_TYPE_BITS, 0, 0);
-	for (size_t i = 0; i < COUNT(types); i++) {
-		if (!type_is_allowed(s, family, types[i].bit))
+	emit(p, BPF_ALU | BPF_AND | BPF_K, FILTER_HOST_TYPE_BITS, 0, 0);
+	for (size_t i = 0; i < COUNT(filter_host_types); i++) {
+		if (!filter_host_type_is_allowed(s, family, filter_host_types[i].bit))
 			continue;
-		body = begin_if(p, (uint32_t)types[i].type);
-		if (is_internet(family))
-			emit_protocols(p, s, types[i].bit, refuse);
+		body = begin_if(p, (uint32_t)filter_host_types[i].number);
+		if (filter_host_is_internet(family))
+			emit_protocols(p, s, filter_host_types[i].bit, refuse);
 		else
 			emit_return(p, SECCOMP_RET_ALLOW);
 		end_if(p, body);
 	}
 	/* DCCP has a type of its own, which goes with the protocol. */
-	if (is_internet(family) && (s->protocols & POLICY_PROTO_DCCP)) {
+	if (filter_host_is_internet(family) && (s->protocols & POLICY_PROTO_DCCP)) {
 		body = begin_if(p, SOCK_DCCP);
 		emit_arg(p, 2);
 		emit_if_return(p, 0, SECCOMP_RET_ALLOW);
@@ -223,8 +216,8 @@ static void emit_types(struct program *p, const struct policy_sockets *s, int fa
 static void emit_frames(struct program *p, const struct policy_sockets *s)
 {
 	emit_arg(p, 1);
-	emit(p, BPF_ALU | BPF_AND | BPF_K, SOCK_TYPE_BITS, 0, 0);
-	emit_if_return(p, SOCK_TYPE_PACKET, SECCOMP_RET_ERRNO | EPERM);
+	emit(p, BPF_ALU | BPF_AND | BPF_K, FILTER_HOST_TYPE_BITS, 0, 0);
+	emit_if_return(p, FILTER_HOST_TYPE_PACKET, SECCOMP_RET_ERRNO | EPERM);
 	emit_arg(p, 0);
 	emit_if_return(p, AF_XDP, SECCOMP_RET_ERRNO | EAFNOSUPPORT);
 	if (!(s->families & POLICY_AF_PACKET))
@@ -245,12 +238,12 @@ static void build_sockets(struct program *p, const struct policy *policy)
 	emit(p, BPF_JMP | BPF_JEQ | BPF_K, SYS_socketpair, 1, 0);
 	emit_return(p, SECCOMP_RET_ALLOW);
 	emit_frames(p, s);
-	for (size_t i = 0; i < COUNT(families); i++) {
-		if (!(s->families & families[i].bit))
+	for (size_t i = 0; i < COUNT(filter_host_families); i++) {
+		if (!(s->families & filter_host_families[i].bit))
 			continue;
 		emit_arg(p, 0);
-		body = begin_if(p, (uint32_t)families[i].family);
-		emit_types(p, s, families[i].family, refuse);
+		body = begin_if(p, (uint32_t)filter_host_families[i].number);
+		emit_types(p, s, filter_host_families[i].number, refuse);
 		end_if(p, body);
 	}
 	emit_return(p, refuse ? refuse : SECCOMP_RET_ERRNO | EAFNOSUPPORT);
@@ -305,9 +298,10 @@ static int add_namespaces(scmp_filter_ctx ctx, const struct policy *p, const str
 	int rc = 0;
 
 	for (size_t c = 0; c < COUNT(calls); c++)
-		for (size_t i = 0; rc == 0 && i < COUNT(new_namespaces) && !refused_by_policy(p, s, calls[c]); i++)
-			rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), calls[c], 1,
-					      SCMP_A0(SCMP_CMP_MASKED_EQ, new_namespaces[i], new_namespaces[i]));
+		for (size_t i = 0; rc == 0 && i < COUNT(filter_host_namespaces) && !refused_by_policy(p, s, calls[c]); i++)
+			rc =
+			    seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), calls[c], 1,
+					     SCMP_A0(SCMP_CMP_MASKED_EQ, filter_host_namespaces[i], filter_host_namespaces[i]));
 	/* In the flags of clone() this bit is part of the exit signal. */
 	if (rc == 0 && !refused_by_policy(p, s, SCMP_SYS(unshare)))
 		rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(unshare), 1,
@@ -319,9 +313,9 @@ static int add_ioctls(scmp_filter_ctx ctx, const struct policy *p, const struct 
 {
 	int rc = 0;
 
-	for (size_t i = 0; rc == 0 && i < COUNT(refused_ioctls) && !refused_by_policy(p, s, SCMP_SYS(ioctl)); i++)
+	for (size_t i = 0; rc == 0 && i < COUNT(filter_host_ioctls) && !refused_by_policy(p, s, SCMP_SYS(ioctl)); i++)
 		rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(ioctl), 1,
-				      SCMP_A1(SCMP_CMP_MASKED_EQ, LOW32, refused_ioctls[i]));
+				      SCMP_A1(SCMP_CMP_MASKED_EQ, LOW32, filter_host_ioctls[i]));
 	return rc;
 }
 

@@ -7,6 +7,7 @@
  * A tool's, when it has a way out: loopback for itself, and a tap, whose packets a process outside carries.
  */
 #include "init_steps.h"
+#include "localnet.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -23,7 +24,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define LOOPBACK_INDEX 1 /* the first device of every network namespace */
 #define TUN_DEVICE "/dev/net/tun"
 /*
  * There is one other end, and it takes what comes, to whichever hardware address. So nobody is asked for one: what the kernel
@@ -39,126 +39,14 @@
 #define TCP_MOST "262144"
 #define GEN_NONE "1" /* addr_gen_mode: no link-local address, which nothing here would use */
 
-struct link_request {
-	struct nlmsghdr nh;
-	struct ifinfomsg link;
-};
-
-struct route_request {
-	struct nlmsghdr nh;
-	struct rtmsg route;
-	struct rtattr oif_attr;
-	uint32_t oif;
-};
-_Static_assert(offsetof(struct route_request, oif_attr) == NLMSG_SPACE(sizeof(struct rtmsg)), "attributes follow aligned");
-
-/* Sends one request and waits for its acknowledgement. */
-static int talk(int fd, struct nlmsghdr *request)
-{
-	struct {
-		struct nlmsghdr nh;
-		struct nlmsgerr err;
-		char rest[256]; /* the request, echoed after an error */
-	} ack;
-	ssize_t n;
-
-	request->nlmsg_flags |= NLM_F_REQUEST | NLM_F_ACK;
-	if (send(fd, request, request->nlmsg_len, 0) < 0)
-		return -1;
-	n = recv(fd, &ack, sizeof ack, 0);
-	if (n < 0)
-		return -1;
-	if (n < (ssize_t)NLMSG_LENGTH(sizeof ack.err) || ack.nh.nlmsg_type != NLMSG_ERROR) {
-		errno = EPROTO;
-		return -1;
-	}
-	errno = -ack.err.error;
-	return errno ? -1 : 0;
-}
-
-static int link_up(int fd, int index, unsigned more_flags)
-{
-	struct link_request r = {
-	    .nh = {.nlmsg_len = sizeof r, .nlmsg_type = RTM_NEWLINK},
-	    .link = {.ifi_index = index, .ifi_flags = IFF_UP | more_flags, .ifi_change = IFF_UP | more_flags},
-	};
-
-	return talk(fd, &r.nh);
-}
-
-static int route_local_default(int fd, unsigned char family)
-{
-	struct route_request r = {
-	    .nh = {.nlmsg_len = sizeof r, .nlmsg_type = RTM_NEWROUTE, .nlmsg_flags = NLM_F_CREATE | NLM_F_EXCL},
-	    .route = {.rtm_family = family,
-		      .rtm_table = RT_TABLE_LOCAL,
-		      .rtm_protocol = RTPROT_BOOT,
-		      .rtm_scope = family == AF_INET ? RT_SCOPE_HOST : RT_SCOPE_UNIVERSE,
-		      .rtm_type = RTN_LOCAL},
-	    .oif_attr = {.rta_len = RTA_LENGTH(sizeof r.oif), .rta_type = RTA_OIF},
-	    .oif = LOOPBACK_INDEX,
-	};
-
-	return talk(fd, &r.nh);
-}
-
-/* Whether this kernel has IPv6 at all. */
-static int have_ipv6(void)
-{
-	int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-
-	if (fd < 0)
-		return 0;
-	close(fd);
-	return 1;
-}
-
-static int set_sysctl(const char *path, const char *value)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC), saved;
-	ssize_t n;
-
-	if (fd < 0)
-		return -1;
-	n = write(fd, value, strlen(value));
-	saved = errno;
-	close(fd);
-	errno = saved;
-	return n < 0 ? -1 : 0;
-}
-
-/* A setting of a device for IPv6. One that this kernel does not have, or that does not take, shows in what follows. */
-static void set_ipv6(const char *device, const char *name, const char *value)
-{
-	char path[96];
-
-	snprintf(path, sizeof path, "/proc/sys/net/ipv6/conf/%s/%s", device, name);
-	(void)set_sysctl(path, value);
-}
-
 int init_network(const struct init_plan *p)
 {
-	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
-	int rc = -1;
+	const char *what = "";
+	int rc = localnet_up(&what, NULL);
 
 	(void)p;
-	if (fd < 0)
-		return -1;
-	if (link_up(fd, LOOPBACK_INDEX, 0) < 0)
-		snprintf(init_detail, sizeof init_detail, "bring up lo");
-	else if (route_local_default(fd, AF_INET) < 0)
-		snprintf(init_detail, sizeof init_detail, "IPv4 default route to lo");
-	else
-		rc = 0;
-	if (rc == 0 && have_ipv6()) {
-		/* A host with net.ipv6.conf.default.disable_ipv6=1 hands that to new namespaces; the route needs it off here.
-		 */
-		set_ipv6("lo", "disable_ipv6", "0");
-		rc = route_local_default(fd, AF_INET6);
-		if (rc < 0)
-			snprintf(init_detail, sizeof init_detail, "IPv6 default route to lo");
-	}
-	close(fd);
+	if (rc < 0)
+		snprintf(init_detail, sizeof init_detail, "%s", what);
 	return rc;
 }
 
@@ -206,7 +94,7 @@ static int add_address(int fd, int index, int family, const char *address, unsig
 
 	r.nh.nlmsg_len =
 	    (uint32_t)(offsetof(struct address_request, tail) + put_address(&r.tail.address_attr, IFA_LOCAL, family, address));
-	return talk(fd, &r.nh);
+	return localnet_talk(fd, &r.nh);
 }
 
 static int add_default_route(int fd, int index, int family, const char *gateway)
@@ -226,7 +114,7 @@ static int add_default_route(int fd, int index, int family, const char *gateway)
 	device->rta_len = RTA_LENGTH(sizeof index);
 	memcpy(RTA_DATA(device), &index, sizeof index);
 	r.nh.nlmsg_len = (uint32_t)(offsetof(struct gateway_request, tail) + used + RTA_SPACE(sizeof index));
-	return talk(fd, &r.nh);
+	return localnet_talk(fd, &r.nh);
 }
 
 /* The device belongs to this network namespace, and goes with its last descriptor. */
@@ -268,11 +156,11 @@ static int configure_ipv6(int fd, int index, const struct init_plan *p)
 {
 	const int wanted = wants_ipv6(p);
 
-	set_ipv6(TAP_NAME, "accept_ra", "0");
-	set_ipv6(TAP_NAME, "accept_dad", "0");
-	set_ipv6(TAP_NAME, "addr_gen_mode", GEN_NONE);
-	set_ipv6(TAP_NAME, "disable_ipv6", wanted ? "0" : "1");
-	if (link_up(fd, index, TAP_FLAGS) < 0)
+	localnet_set_ipv6(TAP_NAME, "accept_ra", "0");
+	localnet_set_ipv6(TAP_NAME, "accept_dad", "0");
+	localnet_set_ipv6(TAP_NAME, "addr_gen_mode", GEN_NONE);
+	localnet_set_ipv6(TAP_NAME, "disable_ipv6", wanted ? "0" : "1");
+	if (localnet_link_up(fd, index, TAP_FLAGS) < 0)
 		return -1;
 	if (wanted && add_address(fd, index, AF_INET6, TAP_IPV6, TAP_IPV6_LEN) < 0)
 		return -1;
@@ -285,19 +173,19 @@ static int configure(int fd, const struct init_plan *p)
 	const int index = (int)if_nametoindex(TAP_NAME);
 
 	snprintf(init_detail, sizeof init_detail, "bound the buffers of TCP");
-	if (set_sysctl("/proc/sys/net/ipv4/tcp_rmem", TCP_UNREAD) < 0 ||
-	    set_sysctl("/proc/sys/net/ipv4/tcp_wmem", TCP_UNSENT) < 0)
+	if (localnet_set_sysctl("/proc/sys/net/ipv4/tcp_rmem", TCP_UNREAD) < 0 ||
+	    localnet_set_sysctl("/proc/sys/net/ipv4/tcp_wmem", TCP_UNSENT) < 0)
 		return -1;
 	snprintf(init_detail, sizeof init_detail, "bring up lo");
-	if (have_ipv6())
-		set_ipv6("lo", "disable_ipv6", "0");
-	if (link_up(fd, LOOPBACK_INDEX, 0) < 0)
+	if (localnet_have_ipv6())
+		localnet_set_ipv6("lo", "disable_ipv6", "0");
+	if (localnet_link_up(fd, LOOPBACK_INDEX, 0) < 0)
 		return -1;
 	snprintf(init_detail, sizeof init_detail, "find " TAP_NAME " and set its MTU");
 	if (!index || set_mtu(fd) < 0)
 		return -1;
 	snprintf(init_detail, sizeof init_detail, "bring up " TAP_NAME " with its IPv6 address and route");
-	if ((have_ipv6() ? configure_ipv6(fd, index, p) : link_up(fd, index, TAP_FLAGS)) < 0)
+	if ((localnet_have_ipv6() ? configure_ipv6(fd, index, p) : localnet_link_up(fd, index, TAP_FLAGS)) < 0)
 		return -1;
 	snprintf(init_detail, sizeof init_detail, "IPv4 address and route of " TAP_NAME);
 	if (add_address(fd, index, AF_INET, TAP_IPV4, TAP_IPV4_LEN) < 0)

@@ -108,8 +108,20 @@ struct sock_cgroup_data {
 	struct cgroup *cgroup;
 };
 
+struct in6_addr {
+	__u8 whole; /* 16 bytes; only its place is asked for */
+};
+
 struct sock_common {
 	unsigned long skc_flags;
+	unsigned short skc_family;
+	volatile unsigned char skc_state;
+	__be16 skc_dport;
+	__u16 skc_num;
+	__be32 skc_daddr;
+	__be32 skc_rcv_saddr;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
 };
 
 enum sock_flags {
@@ -118,7 +130,23 @@ enum sock_flags {
 
 struct sock {
 	struct sock_common __sk_common;
+	__u16 sk_type;
+	__u16 sk_protocol;
 	struct sock_cgroup_data sk_cgrp_data;
+};
+
+struct socket {
+	struct sock *sk;
+};
+
+struct inode {
+	__u16 i_mode;
+	__u32 i_rdev;
+	unsigned long i_ino;
+};
+
+struct file {
+	struct inode *f_inode;
 };
 
 struct inet_sock {
@@ -158,6 +186,19 @@ struct task_struct {
 	const struct cred *cred;
 	char comm[16];
 	struct css_set *cgroups;
+};
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	__u32 fd;
+	struct file *file;
 };
 
 #pragma clang attribute pop

@@ -215,6 +215,68 @@ _weir_agent() {
 	mapfile -t COMPREPLY < <(compgen -W "$words" -- "$1")
 }
 
+# Ids of attachments can be completed by who may read them; $1 the word.
+_weir_attached() {
+	mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[0]}" status 2>/dev/null | awk '$1 ~ /^attached-[a-z0-9]*$/ {print $1}')" -- "$1")
+}
+
+# attach, detach and status; $1 the word, $2 the one before, $3 the command
+_weir_attach() {
+	local words='' shipped='snippet tool-call web-client-allowlist monitor-only'
+
+	case $2 in
+	--policy)
+		compopt -o filenames 2>/dev/null
+		mapfile -t COMPREPLY < <(compgen -W "$shipped" -- "$1"; compgen -f -- "$1")
+		return
+		;;
+	--cgroup | --parent)
+		_weir_dirs "$1"
+		return
+		;;
+	--id)
+		_weir_attached "$1"
+		return
+		;;
+	--pid)
+		mapfile -t COMPREPLY < <(compgen -W self -- "$1")
+		return
+		;;
+	--unknown)
+		mapfile -t COMPREPLY < <(compgen -W 'deny allow' -- "$1")
+		return
+		;;
+	--container)
+		mapfile -t COMPREPLY < <(compgen -W "$(podman ps -q 2>/dev/null; crictl ps -q 2>/dev/null; docker ps -q 2>/dev/null)" -- "$1")
+		return
+		;;
+	--pod | --resolver) return ;;
+	esac
+	case $3 in
+	attach) words='--policy --cgroup --pid --container --pod --parent --unknown --resolver --force --require-full --json --help --usage' ;;
+	detach) words='--cgroup --pid --container --pod --parent --id --all --json --help --usage' ;;
+	status)
+		if [[ $1 != -* ]]; then
+			_weir_attached "$1"
+			return
+		fi
+		words='--json --watch --help --usage'
+		;;
+	esac
+	mapfile -t COMPREPLY < <(compgen -W "$words" -- "$1")
+}
+
+# $1 the word, $2 the one before
+_weir_oci_hook() {
+	case $2 in
+	--policy) _weir_files "$1" ;;
+	--policies) _weir_dirs "$1" ;;
+	--unlabelled) mapfile -t COMPREPLY < <(compgen -W skip -- "$1") ;;
+	--resolver) ;;
+	*) mapfile -t COMPREPLY < <(compgen -W 'create stop --policy --policies --resolver --unlabelled --help --usage' -- "$1") ;;
+	esac
+}
+
 _weir() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command='' words='' i
 
@@ -227,7 +289,7 @@ _weir() {
 	fi
 	for ((i = 1; i < COMP_CWORD; i++)); do
 		case ${COMP_WORDS[i]} in
-		serve | run | exec | audit | policy | image | agent | token | doctor | uninstall)
+		serve | run | exec | attach | detach | status | oci-hook | audit | policy | image | agent | token | doctor | uninstall)
 			command=${COMP_WORDS[i]}
 			break
 			;;
@@ -237,6 +299,16 @@ _weir() {
 		_weir_exec "$cur" "$prev" "$i"
 		return
 	fi
+	case $command in
+	attach | detach | status)
+		_weir_attach "$cur" "$prev" "$command"
+		return
+		;;
+	oci-hook)
+		_weir_oci_hook "$cur" "$prev"
+		return
+		;;
+	esac
 	case $command:$prev in
 	serve:--python | run:--python | doctor:--python | doctor:-p | *:--config | doctor:-c | serve:--tls-cert | serve:--tls-key | run:--file | run:--stdin)
 		_weir_files "$cur"
@@ -276,7 +348,7 @@ _weir() {
 		return
 	fi
 	case $command in
-	'') words='serve run exec audit policy image agent token doctor uninstall help --help --version' ;;
+	'') words='serve run exec attach detach status oci-hook audit policy image agent token doctor uninstall help --help --version' ;;
 	serve) words='--config --check-config --json --listen --state-dir --dev-token --policy --python --image --pool --tool-policy --no-internet-egress --tls-cert --tls-key --plaintext --help --usage' ;;
 	run) words='-c --code --file --stdin --env --timeout --policy --python --image --config --json --state-dir --help --usage' ;;
 	audit) words='ls show --state-dir --config --json --limit --help --usage' ;;

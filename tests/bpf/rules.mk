@@ -1,8 +1,14 @@
 # Kernel programs on the running kernel: root, cgroup2 and namespaces; about 10 s.
-$(B)/bpf/test_guard $(B)/bpf/test_rules: $(B)/bpf/%: tests/bpf/%.c tests/bpf/scratch.h $(B)/obj/userspace/kernel/guard.o $(B)/obj/userspace/core/err.o
+$(B)/bpf/test_guard $(B)/bpf/test_rules $(B)/bpf/test_attached: $(B)/bpf/%: tests/bpf/%.c tests/bpf/scratch.h $(B)/obj/userspace/kernel/guard.o $(B)/obj/userspace/core/err.o
 	$(say) TEST $@
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $(CPPFLAGS) $(ALL_LDFLAGS) $(filter-out %.h,$^) -lcmocka -lbpf -lelf -o $@
+
+# The try from inside: with all that picks destinations and compiles policies.
+$(B)/bpf/test_canary: tests/bpf/test_canary.c tests/bpf/scratch.h $(filter-out $(B)/obj/userspace/cli/main.o,$(WEIR_OBJ))
+	$(say) TEST $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) $(CPPFLAGS) $(ALL_LDFLAGS) $(filter-out %.h,$^) -lcmocka $(LIBS) -o $@
 
 # The packet hook's judgement behind a program that can be run on demand.
 $(B)/gen/test_judge.bpf.o: tests/bpf/judge.bpf.c $(wildcard bpf/*.h) vmlinux/vmlinux.h

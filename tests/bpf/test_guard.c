@@ -463,21 +463,6 @@ static void test_malformed(void **state)
 
 /* ---- a socket made in one cgroup, used in another ---- */
 
-static int carry(enum box from, enum box to, int type)
-{
-	pid_t pid = spawn(from, 0);
-
-	if (pid == 0) {
-		int s = socket(AF_INET, type, 0);
-		union addr a;
-		socklen_t len = addr_of(&a, AF_INET, "192.0.2.1", 9);
-
-		move_to(to);
-		_exit((type == SOCK_STREAM ? connect(s, &a.sa, len) : sendto(s, "x", 1, 0, &a.sa, len)) < 0 ? errno : 0);
-	}
-	return reap(pid);
-}
-
 static void test_imported_socket(void **state)
 {
 	static const struct {

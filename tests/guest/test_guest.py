@@ -2,12 +2,14 @@
 """The core on a stock kernel with pure cgroup v2, in an emulated machine: few tests, each decisive (`make test-vm`)."""
 import json
 import os
-import socket
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
 
+sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "containers"))
+import boxes
 from lib import HostState, Service, SLOW, WEIR, cgroup2_mount, weir
 
 
@@ -56,6 +58,51 @@ class Exec(unittest.TestCase):
         policy = {"name": "guest", "default": "deny", "limits": {"memory_bytes": 64 << 20}}
         out, err, status = self.exec_python(policy, "x = bytearray(300 << 20)\nprint('went on')")
         self.assertEqual((out, status), ("", 137), err)
+
+
+class Attach(unittest.TestCase):
+    """A container that runs already, made by podman and crun, where cgroup2 is all there is."""
+
+    def test_attach_deny_detach(self):
+        host = boxes.Host(runtime="crun")
+        self.addCleanup(host.close)
+        ways, heard = host.ways(), host.heard
+        denied, allowed = [ways.denied_tcp, ways.denied6_udp], [ways.allowed_tcp, ways.allowed_dns]
+        box = host.run("talk", *denied, *allowed)
+        heard.moving(*denied, *allowed)
+        service = Service("--policy-only")
+        self.addCleanup(service.stop)
+        a = boxes.attach("--policy", "tool-call", "--container", box.id)
+        self.assertEqual((a["state"], a["coverage"], a["canary"]["proven"], a["target"]["runtime"]), ("in force", "full", True, "podman"), a)
+        heard.still(*denied, seconds=0.2)
+        heard.moving(*allowed)
+        boxes.end_at_once(service)
+        heard.still(*denied, seconds=0.2)
+        heard.moving(*allowed)
+        code, out = box.exec("try", "inside", ways.denied_tcp, ways.denied_udp)
+        self.assertEqual(code, boxes.NONE_GOT_OUT, out)
+        self.assertEqual(boxes.status(a["id"])[a["id"]]["state"], "in force")
+        boxes.detach("--container", box.id)
+        heard.moving(*denied, *allowed, seconds=20)
+
+        # Removed with a policy on it, by podman: nothing is left.
+        a = boxes.attach("--policy", "tool-call", "--container", box.id)
+        kernel = boxes.links_of(a["id"])
+        box.remove()
+        boxes.status()
+        self.assertEqual((kernel & boxes.links(), os.path.exists(os.path.join(boxes.ATTACHED_PINS, a["id"]))), (set(), False))
+
+    def test_hook(self):
+        """crun runs the hook before the container's first instruction too."""
+        host = boxes.Host(runtime="crun")
+        self.addCleanup(host.close)
+        ways = host.ways()
+        for label, hooks in (("free", {}), ("hooked", {"createRuntime": [{"path": WEIR, "args": ["weir", "oci-hook", "create"], "timeout": 60}]})):
+            bundle = host.bundle(["try", label, ways.denied_tcp, ways.denied_udp], {"weir.dev/policy": "tool-call"}, hooks)
+            done = host.start_bundle(bundle)
+            self.assertEqual(done.returncode, boxes.NONE_GOT_OUT if hooks else 0, done)
+        time.sleep(0.2)
+        self.assertEqual(host.labels_heard(), {"free"})
 
 
 class Guest(unittest.TestCase):

@@ -587,7 +587,9 @@ void answer_error(const struct run_result *r, struct api_error *ret_error)
 	case RUN_FAILED:
 		if (r->call && not_called(&r->fail, ret_error))
 			break;
-		if (r->ran)
+		if (!strcmp(r->fail.layer, FAIL_POLICY_ONLY))
+			error_set(ret_error, ERROR_POLICY_ONLY, NULL);
+		else if (r->ran)
 			error_set(ret_error, ERROR_SANDBOX, "the run was lost (%s): %s", r->fail.layer, r->fail.text);
 		else
 			error_set(ret_error, ERROR_SANDBOX, "sandbox failed at layer %s: %s", r->fail.layer, r->fail.text);

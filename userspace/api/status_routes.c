@@ -25,7 +25,7 @@ void handle_readyz(struct server *s, struct exchange *x)
 		exchange_reply_case(x, ERROR_NOT_READY, *p->not_ready ? p->not_ready : "the supervisor is not ready");
 	else if (!runclient_auditor_up(s->runs))
 		exchange_reply_case(x, ERROR_NOT_READY, "the auditor is gone");
-	else if (!runclient_collector_up(s->runs))
+	else if (s->config->collector_fd >= 0 && !runclient_collector_up(s->runs))
 		exchange_reply_case(x, ERROR_NOT_READY, "the collector is gone");
 	else
 		exchange_reply_json(x, 200, json_pack("{s:s}", "status", "ready"));

@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "auditor/record.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "core/cleanup.h"
+#include "core/coverage.h"
 #include "core/event.h"
+#include "core/netaddr.h"
 
 const char *const record_type_names[RECORD_TYPE_COUNT] = {
     [RECORD_OTHER] = "other",	[RECORD_RUN_BEGIN] = "run_begin", [RECORD_EGRESS] = "egress",
     [RECORD_FLOW] = "flow",	[RECORD_RUN_END] = "run_end",	  [RECORD_GAP] = "gap",
-    [RECORD_POLICY] = "policy",
+    [RECORD_POLICY] = "policy", [RECORD_TARGET] = "target",	  [RECORD_PLACE] = "place",
+    [RECORD_COVERAGE] = "coverage", [RECORD_SOCKET] = "socket", [RECORD_DRIFT] = "drift",
 };
 
 static bool id_chars(const char *text)
@@ -50,6 +54,63 @@ static const char *change_problem(const struct note *note)
 	return note->policy.reason < POLICY_CHANGE_COUNT ? NULL : "policy.reason";
 }
 
+static const char *target_problem(const struct note *note)
+{
+	const __typeof__(note->target) *t = &note->target;
+
+	if (t->coverage > COVERAGE_REFUSED)
+		return "target.coverage";
+	if (!ipc_text_ok(t->kind, sizeof t->kind))
+		return "target.kind";
+	if (!ipc_text_ok(t->runtime, sizeof t->runtime))
+		return "target.runtime";
+	if (!ipc_text_ok(t->container, sizeof t->container))
+		return "target.container";
+	if (!ipc_text_ok(t->pod, sizeof t->pod))
+		return "target.pod";
+	return ipc_text_ok(t->why, sizeof t->why) ? NULL : "target.why";
+}
+
+static const char *socket_problem(const struct note *note)
+{
+	if (note->socket.family != 0 && note->socket.family != 4 && note->socket.family != 6)
+		return "socket.family";
+	if (note->socket.verdict >= WEIR_VERDICT_COUNT)
+		return "socket.verdict";
+	return NULL; /* its `comm` may fill the array, as the kernel's does */
+}
+
+/* Of what had a policy put on it while it ran. */
+static const char *attached_problem(const struct note *note)
+{
+	switch (note->type) {
+	case NOTE_TARGET:
+		return target_problem(note);
+	case NOTE_PLACE:
+		if (note->place.which >= PLACES)
+			return "place.which";
+		return ipc_text_ok(note->place.text, sizeof note->place.text) ? NULL : "place.text";
+	case NOTE_WEAKNESS:
+		if (note->weak.weakness >= WEAKNESSES)
+			return "weak.weakness";
+		return ipc_text_ok(note->weak.detail, sizeof note->weak.detail) ? NULL : "weak.detail";
+	case NOTE_SOCKET:
+		return socket_problem(note);
+	case NOTE_DRIFT:
+		if (!ipc_text_ok(note->drift.name, sizeof note->drift.name))
+			return "drift.name";
+		return ipc_text_ok(note->drift.text, sizeof note->drift.text) ? NULL : "drift.text";
+	case NOTE_UNDRAINED:
+		return ipc_text_ok(note->undrained.text, sizeof note->undrained.text) ? NULL : "undrained.text";
+	case NOTE_WINDOW_END:
+		if (note->window.why >= WINDOW_ENDS)
+			return "window.why";
+		return ipc_text_ok(note->window.detail, sizeof note->window.detail) ? NULL : "window.detail";
+	default:
+		return "type";
+	}
+}
+
 static const char *payload_problem(const struct note *note)
 {
 	switch (note->type) {
@@ -77,13 +138,19 @@ static const char *payload_problem(const struct note *note)
 	case NOTE_FLUSH:
 		return NULL;
 	default:
-		return "type";
+		return attached_problem(note);
 	}
+}
+
+static bool is_attached(uint32_t type)
+{
+	return type >= NOTE_TARGET && type <= NOTE_WINDOW_END;
 }
 
 const char *record_note_problem(const struct note *note)
 {
-	bool run = note->type == NOTE_RUN_BEGIN || note->type == NOTE_FLOW || note->type == NOTE_RUN_END;
+	bool run = note->type == NOTE_RUN_BEGIN || note->type == NOTE_FLOW || note->type == NOTE_RUN_END ||
+		   is_attached(note->type);
 
 	if (!ipc_text_ok(note->run_id, sizeof note->run_id) || !id_chars(note->run_id) || (run && !note->run_id[0]))
 		return "run_id";
@@ -109,6 +176,20 @@ enum record_type record_type_of(const struct note *note)
 		return RECORD_GAP;
 	case NOTE_POLICY:
 		return RECORD_POLICY;
+	case NOTE_TARGET:
+		return RECORD_TARGET;
+	case NOTE_PLACE:
+		return RECORD_PLACE;
+	case NOTE_WEAKNESS:
+		return RECORD_COVERAGE;
+	case NOTE_SOCKET:
+		return RECORD_SOCKET;
+	case NOTE_DRIFT:
+		return RECORD_DRIFT;
+	case NOTE_UNDRAINED:
+		return RECORD_GAP;
+	case NOTE_WINDOW_END:
+		return RECORD_RUN_END;
 	default:
 		return RECORD_OTHER;
 	}
@@ -231,6 +312,170 @@ static int gap_json(json_t *into, const struct note *note)
 	return bad;
 }
 
+/* ---- of what had a policy put on it while it ran ---- */
+
+static int counts_json(json_t *into, const struct note_counts *c)
+{
+	int bad = json_object_set_new(into, "attempts", event_u64(c->attempts));
+
+	bad |= json_object_set_new(into, "denied", event_u64(c->denied));
+	bad |= json_object_set_new(into, "allowed", event_u64(c->allowed));
+	bad |= json_object_set_new(into, "would_deny", event_u64(c->would_deny));
+	bad |= json_object_set_new(into, "inbound", event_u64(c->inbound));
+	bad |= json_object_set_new(into, "unlisted", event_u64(c->unlisted));
+	bad |= json_object_set_new(into, "net_bytes", event_u64(c->net_bytes));
+	return bad;
+}
+
+static json_t *wall_json(uint64_t wall_ns)
+{
+	char text[EVENT_TIME_MAX];
+
+	if (!wall_ns)
+		return json_null();
+	event_time_text(text, wall_ns);
+	return json_string(text);
+}
+
+static int target_json(json_t *into, const struct note *note)
+{
+	const __typeof__(note->target) *t = &note->target;
+	json_t *canary = json_pack("{s:b, s:I, s:I}", "proven", t->proven, "attempts", (json_int_t)t->canary_attempts, "denied",
+				   (json_int_t)t->canary_denied);
+	int bad = set_safe(into, "kind", t->kind, sizeof t->kind);
+
+	bad |= json_object_set_new(into, "cgroup_id", event_u64(t->cgroup));
+	bad |= json_object_set_new(into, "level", json_integer(t->level));
+	bad |= set_safe(into, "runtime", t->runtime, sizeof t->runtime);
+	bad |= set_safe(into, "container", t->container, sizeof t->container);
+	bad |= set_safe(into, "pod", t->pod, sizeof t->pod);
+	bad |= json_object_set_new(into, "attached", wall_json(t->attached_ns));
+	bad |= json_object_set_new(into, "coverage", json_string(coverage_names[t->coverage]));
+	if (t->parent)
+		bad |= json_object_set_new(into, "unknown", json_string(t->passes ? "allow" : "deny"));
+	bad |= json_object_set_new(into, "sockets_open", json_integer(t->sockets));
+	bad |= json_object_set_new(into, "sockets_beyond", json_integer(t->sockets_beyond));
+	bad |= set_safe(canary, "why", t->why, sizeof t->why);
+	bad |= json_object_set_new(into, "canary", canary);
+	return bad;
+}
+
+static int place_json(json_t *into, const struct note *note)
+{
+	static const char *const names[PLACES] = {[PLACE_CGROUP] = "cgroup", [PLACE_REF] = "ref", [PLACE_PROVEN] = "canary_leaf"};
+	char safe[4 * sizeof note->place.text + 1];
+
+	event_safe_text(safe, sizeof safe, note->place.text, sizeof note->place.text);
+	return json_object_set_new(into, names[note->place.which], json_string(safe));
+}
+
+static int weak_json(json_t *into, const struct note *note)
+{
+	const struct weakness_row *row = &weakness_rows[note->weak.weakness];
+	int bad = json_object_set_new(into, "name", json_string(row->name));
+
+	bad |= json_object_set_new(into, "grade", json_string(coverage_names[row->grade]));
+	bad |= set_safe(into, "detail", note->weak.detail, sizeof note->weak.detail);
+	bad |= json_object_set_new(into, "text", json_string(row->text));
+	bad |= json_object_set_new(into, "mend", json_string(row->mend));
+	return bad;
+}
+
+/* As the kernel numbers them (include/net/tcp_states.h). */
+static const char *const tcp_states[] = {NULL,	     "established", "syn_sent", "syn_recv",	"fin_wait1", "fin_wait2",
+					 "time_wait", "close",	    "close_wait", "last_ack",	"listen",    "closing",
+					 "new_syn_recv"};
+#define TCP_STATES (sizeof tcp_states / sizeof tcp_states[0])
+
+/* "10.0.0.1", "::1"; null for none. */
+static json_t *address_json(uint8_t family, const uint8_t address[16])
+{
+	static const uint8_t none[16], mapped[12] = {[10] = 0xff, [11] = 0xff};
+	char text[INET6_ADDRSTRLEN];
+	bool v4 = family == 4 && !memcmp(address, mapped, sizeof mapped);
+
+	if (!family || !memcmp(address, none, sizeof none))
+		return json_null();
+	return json_string(inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? address + 12 : address, text, sizeof text));
+}
+
+static int socket_json(json_t *into, const struct note *note)
+{
+	const __typeof__(note->socket) *k = &note->socket;
+	const char *state = k->state < TCP_STATES ? tcp_states[k->state] : NULL;
+	char proto[NETPROTO_TEXT_MAX];
+	int bad = json_object_set_new(into, "pid", json_integer(k->pid));
+
+	bad |= set_safe(into, "command", k->comm, sizeof k->comm);
+	bad |= json_object_set_new(into, "protocol",
+				   json_string(k->family ? netproto_text(proto, k->protocol) : "packet"));
+	bad |= json_object_set_new(into, "state", state ? json_string(state) : json_null());
+	bad |= json_object_set_new(into, "local", address_json(k->family, k->local));
+	bad |= json_object_set_new(into, "local_port", json_integer(k->local_port));
+	bad |= json_object_set_new(into, "remote", k->connected ? address_json(k->family, k->remote) : json_null());
+	bad |= json_object_set_new(into, "remote_port", k->connected ? json_integer(k->remote_port) : json_null());
+	bad |= json_object_set_new(into, "elsewhere", json_boolean(k->elsewhere));
+	bad |= json_object_set_new(into, "verdict",
+				   k->connected ? json_string(event_verdict_names[k->verdict]) : json_null());
+	return bad;
+}
+
+static int drift_json(json_t *into, const struct note *note)
+{
+	int bad = json_object_set_new(into, "over", json_boolean(note->drift.over));
+
+	bad |= set_safe(into, "name", note->drift.name, sizeof note->drift.name);
+	bad |= set_safe(into, "text", note->drift.text, sizeof note->drift.text);
+	return bad;
+}
+
+static int undrained_json(json_t *into, const struct note *note)
+{
+	int bad = json_object_set_new(into, "kind", json_string(RECORD_GAP_UNDRAINED));
+
+	bad |= json_object_set_new(into, "since", wall_json(note->undrained.since_ns));
+	bad |= counts_json(into, &note->undrained.counts);
+	bad |= json_object_set_new(into, "ring_lost", event_u64(note->undrained.ring_lost));
+	bad |= json_object_set_new(into, "unfinished",
+				   note->undrained.unfinished ? json_integer(note->undrained.unfinished) : json_null());
+	bad |= set_safe(into, "text", note->undrained.text, sizeof note->undrained.text);
+	return bad;
+}
+
+static int window_json(json_t *into, const struct note *note)
+{
+	int bad = json_object_set_new(into, "end", json_string(window_end_names[note->window.why]));
+
+	bad |= set_safe(into, "detail", note->window.detail, sizeof note->window.detail);
+	bad |= json_object_set_new(into, "readable", json_boolean(!note->window.unreadable));
+	bad |= json_object_set_new(into, "duration_us", event_u64(note->window.duration_us));
+	bad |= counts_json(into, &note->window.counts);
+	bad |= json_object_set_new(into, "dropped", event_u64(note->window.dropped));
+	return bad;
+}
+
+static int attached_json(json_t *into, const struct note *note)
+{
+	switch (note->type) {
+	case NOTE_TARGET:
+		return target_json(into, note);
+	case NOTE_PLACE:
+		return place_json(into, note);
+	case NOTE_WEAKNESS:
+		return weak_json(into, note);
+	case NOTE_SOCKET:
+		return socket_json(into, note);
+	case NOTE_DRIFT:
+		return drift_json(into, note);
+	case NOTE_UNDRAINED:
+		return undrained_json(into, note);
+	case NOTE_WINDOW_END:
+		return window_json(into, note);
+	default:
+		return 0;
+	}
+}
+
 /* The members every record has. Strings must be safe already. */
 static json_t *common(enum record_type type, const char *run_id, uint64_t wall_ns, uint64_t boot_ns, const char *sandbox_id,
 		      const char *project)
@@ -269,6 +514,8 @@ json_t *record_body(const struct note *note)
 		bad = gap_json(body, note);
 	else if (note->type == NOTE_POLICY)
 		bad = change_json(body, note);
+	else
+		bad = attached_json(body, note);
 	if (bad) {
 		json_decref(body);
 		return NULL;

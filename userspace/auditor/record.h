@@ -6,7 +6,8 @@
  *
  * types: run_begin, egress (first attempt of a flow), flow (its final count), run_end, policy (another one is in force: once
  * with an empty run_id, and once for each run under way), gap (something is missing from the record, and what is known about
- * it). The first three members always come first and in this order, which is what
+ * it); of what had a policy put on it while it ran also target, place, coverage (what of the policy does not hold), socket (was
+ * open before) and drift. The first three members always come first and in this order, which is what
  * lets an index of half a gigabyte of them be made without parsing each (record_head_parse). Pure: no files here.
  */
 #ifndef WEIR_AUDITOR_RECORD_H
@@ -29,6 +30,11 @@ enum record_type {
 	RECORD_RUN_END,
 	RECORD_GAP,
 	RECORD_POLICY,
+	RECORD_TARGET,	 /* of an attachment: what has the policy .. */
+	RECORD_PLACE,	 /* .. where it is .. */
+	RECORD_COVERAGE, /* .. and what of the policy does not hold on it */
+	RECORD_SOCKET,
+	RECORD_DRIFT,
 	RECORD_TYPE_COUNT,
 };
 extern const char *const record_type_names[RECORD_TYPE_COUNT];
@@ -40,6 +46,7 @@ extern const char *const record_type_names[RECORD_TYPE_COUNT];
 #define RECORD_GAP_UNSYNCED "unsynced"	     /* the disk did not confirm earlier records: they may not survive a crash */
 #define RECORD_GAP_INTERRUPTED "interrupted" /* runs before this record that have no end will never get one */
 #define RECORD_GAP_REFUSED "refused"	     /* notes that were not well-formed */
+#define RECORD_GAP_UNDRAINED "undrained"     /* NOTE_UNDRAINED: nobody wrote an attachment's events; with its run_id */
 
 /* Whether the array holds a terminated, non-empty id of [A-Za-z0-9._-]. */
 bool record_id_ok(const char *text, size_t size);

@@ -16,10 +16,25 @@ struct entry {
 	bool counted;		 /* there was one */
 };
 
+/* What a record of an attachment's has any number of, and an answer at most so many. */
+enum list { LIST_REASONS, LIST_SOCKETS, LIST_DRIFT, LIST_GAPS, LISTS };
+static const struct {
+	const char *type, *name;
+	size_t max;
+} lists[LISTS] = {
+    [LIST_REASONS] = {"coverage", "reasons", 32},
+    [LIST_SOCKETS] = {"socket", "sockets", 1024},
+    [LIST_DRIFT] = {"drift", "drift", 256},
+    [LIST_GAPS] = {"gap", "gaps", 64},
+};
+
 struct view {
 	json_t *begin, *end, *first; /* records: references */
 	json_t *by_flow;	     /* flow identity -> index into entries */
 	json_t *changes;	     /* policies that took another's place while it ran */
+	json_t *target;		     /* of an attachment: what has the policy; NULL: it is none */
+	json_t *lists[LISTS];	     /* .. and what is known of it; NULL where there is nothing */
+	uint64_t lists_omitted[LISTS];
 	struct entry *entries;
 	size_t n, room;
 	uint64_t omitted; /* records beyond VIEW_EVENTS_MAX */
@@ -54,6 +69,9 @@ struct view *view_free(struct view *v)
 	free(v->entries);
 	json_decref(v->by_flow);
 	json_decref(v->changes);
+	json_decref(v->target);
+	for (int i = 0; i < LISTS; i++)
+		json_decref(v->lists[i]);
 	json_decref(v->begin);
 	json_decref(v->end);
 	json_decref(v->first);
@@ -197,9 +215,77 @@ static int add_change(struct view *v, const json_t *record)
 	return json_array_append_new(v->changes, change) < 0 ? -ENOMEM : 0;
 }
 
+/* ---- of what had a policy put on it while it ran ---- */
+
+/* A record's own members: those that every record has are the run's. */
+static json_t *own_members(const json_t *record)
+{
+	static const char *const everybodys[] = {"type", "run_id", "boot_ns", "sandbox_id", "project"};
+	json_t *own = json_copy((json_t *)record);
+
+	for (size_t i = 0; own && i < sizeof everybodys / sizeof everybodys[0]; i++)
+		json_object_del(own, everybodys[i]);
+	return own;
+}
+
+static int add_to_list(struct view *v, enum list which, const json_t *record)
+{
+	json_t **list = &v->lists[which];
+
+	if (!*list && !(*list = json_array()))
+		return -ENOMEM;
+	if (json_array_size(*list) >= lists[which].max) {
+		v->lists_omitted[which]++;
+		return 0;
+	}
+	return json_array_append_new(*list, own_members(record)) < 0 ? -ENOMEM : 0;
+}
+
+/* 1: it was none of these. */
+static int add_attached(struct view *v, const char *type, const json_t *record)
+{
+	json_t *own;
+	int r;
+
+	for (enum list i = 0; i < LISTS; i++)
+		if (!strcmp(type, lists[i].type))
+			return add_to_list(v, i, record);
+	if (strcmp(type, "target") != 0 && strcmp(type, "place") != 0)
+		return 1;
+	own = own_members(record);
+	if (!v->target)
+		v->target = json_object();
+	json_object_del(own, "seq");
+	json_object_del(own, "time");
+	r = own && v->target ? json_object_update(v->target, own) : -1;
+	json_decref(own);
+	return r < 0 ? -ENOMEM : 0;
+}
+
+static int attached_json(json_t *run, const struct view *v)
+{
+	int bad = 0;
+
+	if (!v->target)
+		return 0;
+	bad |= json_object_set(run, "target", v->target);
+	for (enum list i = 0; i < LISTS; i++) {
+		char omitted[32];
+
+		bad |= v->lists[i] ? json_object_set(run, lists[i].name, v->lists[i])
+				   : json_object_set_new(run, lists[i].name, json_array());
+		if (!v->lists_omitted[i])
+			continue;
+		snprintf(omitted, sizeof omitted, "%s_omitted", lists[i].name);
+		bad |= json_object_set_new(run, omitted, event_u64(v->lists_omitted[i]));
+	}
+	return bad;
+}
+
 int view_add(struct view *v, const json_t *record)
 {
 	const char *type = text_of(record, "type");
+	int r;
 
 	if (!v->first)
 		v->first = json_incref((json_t *)record);
@@ -215,6 +301,8 @@ int view_add(struct view *v, const json_t *record)
 		return add_attempt(v, record, type[0] == 'f');
 	} else if (strcmp(type, "policy") == 0) {
 		return add_change(v, record);
+	} else if ((r = add_attached(v, type, record)) < 0) {
+		return r;
 	}
 	return 0;
 }
@@ -277,6 +365,16 @@ static struct totals totals_of(const struct view *v)
 	t.would_deny = t.exact ? number_of(v->end, "would_deny") : would_deny;
 	t.allowed = t.exact ? number_of(v->end, "allowed") : listed - denied - would_deny;
 	t.inbound = t.exact ? number_of(v->end, "inbound") : inbound;
+	/*
+	 * A window ends while what it watches goes on: what is counted between the list and the counters is in one and not in
+	 * the other, in this window and the opposite way in the next. What is really lost is known there.
+	 */
+	if (json_object_get(v->end, "dropped")) {
+		t.lost = number_of(v->end, "unlisted") + number_of(v->end, "dropped");
+		if (t.lost < v->unwritten + v->omitted)
+			t.lost = v->unwritten + v->omitted;
+		return t;
+	}
 	t.lost = unlisted + no_event;
 	/* Not lost but not asked for: allowed attempts of a policy that does not list those. */
 	if (v->quiet && t.allowed > listed - denied - would_deny)
@@ -376,9 +474,27 @@ static json_t *events_json(const struct view *v)
 	return events;
 }
 
+/* Of a window: nothing of its kind has an exit code, and nobody counted its CPU. */
+static int add_window_end(json_t *run, const json_t *end)
+{
+	int bad = json_object_set_new(run, "duration_ms", event_u64(number_of(end, "duration_us") / 1000));
+
+	bad |= set_copy(run, "counters_readable", end, "readable");
+	bad |= json_object_set_new(
+	    run, "termination",
+	    json_pack("{s:s, s:n, s:s}", "reason", text_of(end, "end"), "signal", "detail", text_of(end, "detail")));
+	bad |= json_object_set_new(run, "usage",
+				   json_pack("{s:{s:o, s:s}}", "net_bytes", "value", event_u64(number_of(end, "net_bytes")),
+					     "source", "cgroup_skb"));
+	return bad;
+}
+
 static int add_end(json_t *run, const json_t *end)
 {
 	int bad = json_object_set_new(run, "ended", json_string(text_of(end, "time")));
+
+	if (json_object_get(end, "dropped"))
+		return bad | add_window_end(run, end);
 
 	bad |= set_copy(run, "ran", end, "ran");
 	bad |= set_copy(run, "exit_code", end, "exit_code");
@@ -422,6 +538,7 @@ json_t *view_run(const struct view *v, const char *state)
 		bad |= add_end(run, v->end);
 	else
 		bad |= json_object_set_new(run, "termination", json_null());
+	bad |= attached_json(run, v);
 	bad |= json_object_set_new(egress, "exact", json_boolean(totals.exact));
 	bad |= json_object_set(run, "egress", egress);
 	bad |= json_object_set_new(run, "records_unwritten", event_u64(v->unwritten));

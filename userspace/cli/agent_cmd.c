@@ -486,6 +486,8 @@ static void check_add(const struct options *o, const struct argp_state *state)
 {
 	if (!o->project)
 		argp_error(state, "add: say whose agent it is: --project P");
+	if (o->project && token_project_reserved(o->project))
+		argp_error(state, "--project: \"%s\" is a reserved name: take another", o->project);
 	if (!o->image)
 		argp_error(state, "add: say which image its tools run in: --image REF; `weir image ls` lists them");
 	if (!o->entry.module_count)

@@ -18,6 +18,10 @@
 int serve_cmd(int argc, char **argv);
 int run_cmd(int argc, char **argv);
 int exec_cmd(int argc, char **argv);
+int attach_cmd(int argc, char **argv);
+int detach_cmd(int argc, char **argv);
+int status_cmd(int argc, char **argv);
+int oci_hook_cmd(int argc, char **argv);
 int image_cmd(int argc, char **argv);
 int agent_cmd(int argc, char **argv);
 int token_cmd(int argc, char **argv);

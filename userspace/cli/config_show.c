@@ -29,7 +29,7 @@ static json_t *value(const struct config *c, enum config_key key)
 	return text ? in_json(text) : json_null();
 }
 
-static int show_json(const struct config *c)
+static int show_json(const struct config *c, bool policy_only)
 {
 	json_t *values = json_object(), *sources = json_object(), *top = json_object();
 	int rc;
@@ -50,13 +50,14 @@ static int show_json(const struct config *c)
 	json_object_set_new(top, "file", c->file ? json_string(c->file) : json_null());
 	json_object_set_new(top, "configuration", values);
 	json_object_set_new(top, "sources", sources);
-	json_object_set_new(top, "tool_policy_in_force", in_json(config_tool_policy(c)));
+	json_object_set_new(top, "tool_policy_in_force", policy_only ? json_null() : in_json(config_tool_policy(c)));
+	json_object_set_new(top, "policy_only", json_boolean(policy_only));
 	rc = json_dumpf(top, stdout, JSON_INDENT(2));
 	json_decref(top);
 	return putchar('\n') == EOF ? -1 : rc;
 }
 
-static void show_text(const struct config *c)
+static void show_text(const struct config *c, bool policy_only)
 {
 	printf("file: %s\n\n", c->file ? c->file : "none (there is no " CONFIG_FILE_DEFAULT ")");
 	for (enum config_key key = 0; key < CONFIG_KEYS; key++) {
@@ -69,20 +70,23 @@ static void show_text(const struct config *c)
 		putchar('\n');
 		json_decref(j);
 	}
-	if (!c->tool_egress)
+	if (policy_only)
+		printf("\n--policy-only: there are no sandboxes, so what is said of them (policies, pool, snippets, tools) is not "
+		       "used\n");
+	else if (!c->tool_egress)
 		printf("\ntools have no way out: the policy that they are under is \"%s\", which denies everything\n",
 		       config_tool_policy(c));
-	printf("\nnot tried: whether the address is free, and whether the interpreter runs\n");
+	printf("\nnot tried: whether the address is free%s\n", policy_only ? "" : ", and whether the interpreter runs");
 }
 
-int config_show(const struct config *c, bool json, struct err *e)
+int config_show(const struct config *c, bool policy_only, bool json, struct err *e)
 {
 	int rc = 0;
 
 	if (json)
-		rc = show_json(c);
+		rc = show_json(c, policy_only);
 	else
-		show_text(c);
+		show_text(c, policy_only);
 	if (fflush(stdout) == EOF || ferror(stdout) || rc < 0)
 		return err_set(e, EIO, "", "can't write to standard output");
 	return 0;

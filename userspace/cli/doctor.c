@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "attach/preflight.h"
 #include "cli/cli.h"
 #include "cli/config_load.h"
 #include "cli/listener.h"
@@ -31,6 +32,7 @@
 #include "kernel/cgroup.h"
 #include "kernel/guard.h"
 #include "python.h"
+#include "supervisor/supervisor.h"
 
 #define TEXT_MAX 1100
 #define ROWS_MAX 48
@@ -132,6 +134,83 @@ static void check_programs(struct report *r)
 		add(r, "policy", "eBPF programs", FAIL, "%s", e.msg);
 	else if (!p.failed)
 		add(r, "policy", "eBPF programs", PASS, "%u loaded", p.loaded);
+}
+
+/* Whose programs a cgroup below the root would meet, and whether they leave room for ours. */
+static int look_at_others(const struct guard *g, const char *name, struct preflight *ret, struct err *e)
+{
+	uint32_t own[GUARD_HOOKS];
+	struct target t = {.kind = TARGET_CGROUP, .fd = -1};
+	struct target_roots roots;
+	char room[256];
+	int rc = target_host_roots(&roots, room, e);
+
+	if (rc < 0)
+		return rc;
+	snprintf(t.path, sizeof t.path, "/" CGROUP_TOP "/%s", name);
+	guard_programs(g, own);
+	return preflight_look(&t, &roots, own, GUARD_HOOKS, ret, e);
+}
+
+/* As on a cgroup of somebody else's: programs of its own there, none of them Weir's other ones. */
+static int try_attach(const struct cgroup_host *host, const char *name, struct preflight *ret, struct err *e)
+{
+	struct cgroup_instance in;
+	struct guard *g = NULL;
+	char pins[128];
+	int rc = cgroup_instance_open(&in, host, name, e);
+
+	if (rc < 0)
+		return rc;
+	snprintf(pins, sizeof pins, PIN_DIR "/%s", name);
+	{
+		const struct guard_opts opts = {.pin_dir = pins,
+						.cgroup_fd = in.v2_fd,
+						.level = in.level - 1,
+						.whole = true,
+						.sandboxes_max = 1,
+						.ring_bytes = 1u << 16};
+
+		rc = guard_create(&g, &opts, e);
+	}
+	if (rc == 0)
+		rc = guard_verify(g, in.v2_fd, e);
+	if (rc == 0)
+		rc = look_at_others(g, name, ret, e);
+	guard_free(g);
+	(void)guard_unpin(pins, &(struct err){0});
+	cgroup_instance_close(&in);
+	(void)cgroup_instance_remove(host, name, &(struct err){0});
+	return rc;
+}
+
+/* Snippets have a row of their own: this is about policies on what is not Weir's. */
+static void check_attach(struct report *r, const struct cgroup_host *host)
+{
+	struct preflight *others = calloc(1, sizeof *others);
+	_cleanup_fd_ int lock = -1;
+	struct err e = {0};
+	char name[32], who[200] = "";
+	int rc;
+
+	snprintf(name, sizeof name, "doctor-%d", getpid());
+	/* Nobody's sweep takes it for what a dead instance left. */
+	rc = others ? supervisor_lock(&lock, &e) : err_set(&e, ENOMEM, "", "out of memory");
+	if (rc == 0)
+		rc = try_attach(host, name, others, &e);
+	for (size_t i = 0; rc == 0 && i < others->count && strlen(who) < sizeof who / 2; i++)
+		snprintf(who + strlen(who), sizeof who - strlen(who), "%s%s (%s) on %.40s", i ? ", " : "",
+			 others->foreign[i].prog[0] ? others->foreign[i].prog : "a program", others->foreign[i].hook,
+			 others->foreign[i].path);
+	if (rc < 0)
+		add(r, "policy", "policies attached", CAUTION, "`weir attach` would fail below the root cgroup: %s", e.msg);
+	else if (others->count)
+		add(r, "policy", "policies attached", PASS,
+		    "in force on a cgroup of its own; %zu program(s) of others run beside: %s%s",
+		    others->count + others->beyond, who, others->count + others->beyond > 1 ? ", …" : "");
+	else
+		add(r, "policy", "policies attached", PASS, "in force on a cgroup of its own; nobody else has programs above");
+	free(others);
 }
 
 static void check_filter(struct report *r)
@@ -404,7 +483,7 @@ int doctor_cmd(int argc, char **argv)
 	_cleanup_config_ struct config config = {0};
 	struct cgroup_host host;
 	struct err e;
-	bool ok = true;
+	bool ok = true, cgroups;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &o);
 	if (!r)
@@ -414,8 +493,10 @@ int doctor_cmd(int argc, char **argv)
 		return cli_fail(&e);
 	}
 	check_kernel(r);
-	check_cgroups(r, &host);
+	cgroups = check_cgroups(r, &host);
 	check_programs(r);
+	if (cgroups)
+		check_attach(r, &host);
 	check_filter(r);
 	check_core_pattern(r);
 	check_way_out(r);

@@ -53,6 +53,13 @@ void wiring_close(struct wiring *w)
 	}
 }
 
+void wiring_no_collector(struct wiring *w)
+{
+	cleanup_fdp(&w->client_collector);
+	cleanup_fdp(&w->collector_client);
+	w->client_collector = w->collector_client = -1;
+}
+
 static void set_blocked(int how)
 {
 	sigset_t set;

@@ -20,6 +20,8 @@ struct wiring {
 
 int wiring_make(struct wiring *w, struct err *e);
 void wiring_close(struct wiring *w);
+/* For a service that has no working directories. */
+void wiring_no_collector(struct wiring *w);
 
 /* Forks the auditor on state directory `dir_fd`. Its ends are closed here. */
 int launch_auditor(struct wiring *w, int dir_fd, pid_t *ret, struct err *e);

@@ -21,6 +21,10 @@ static const struct command {
     {"serve", serve_cmd, "run the service: warm sandboxes behind an HTTP API"},
     {"run", run_cmd, "run one snippet in a sandbox, no service needed"},
     {"exec", exec_cmd, "run a command of this host under a policy, on the host's own network"},
+    {"attach", attach_cmd, "put a policy on what already runs: a container, a pod, a process, a cgroup"},
+    {"detach", detach_cmd, "take it off again"},
+    {"status", status_cmd, "what is attached, whether it holds, and what it has counted"},
+    {"oci-hook", oci_hook_cmd, "attach before a container's first instruction; a container runtime calls it"},
     {"policy", policy_cmd, "check a policy, explain what it does to a destination, compare two"},
     {"audit", audit_cmd, "what runs did: every attempt to reach the network"},
     {"image", image_cmd, "import, list and remove the images that agents' tools run in"},
@@ -41,6 +45,7 @@ static void usage(FILE *to)
 	fprintf(to, "\nexamples:\n"
 		    "  sudo weir run -c 'print(6*7)'\n"
 		    "  sudo weir exec --policy tool-call -- pip download requests\n"
+		    "  sudo weir attach --policy tool-call --container 3f2a1b0c9d8e\n"
 		    "  sudo weir token mint --project demo\n"
 		    "  sudo weir serve --dev-token \"$(openssl rand -hex 32)\"\n"
 		    "  sudo weir doctor\n\n"

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "blobs.h"
+#include "cli/policy_export.h"
 #include "core/cleanup.h"
 #include "core/event.h"
 #include "core/explain.h"
@@ -34,7 +35,7 @@
 struct options {
 	char **args; /* FILEs, policies */
 	size_t arg_count;
-	const char *to;
+	const char *to, *format;
 	const char **with;
 	size_t with_count;
 	struct cidr *hosts, *resolvers;
@@ -506,9 +507,27 @@ static int sets(const struct options *o)
 	return rc < 0 ? 1 : 0;
 }
 
+/* ---- export ---- */
+
+static int export(const struct options *o)
+{
+	const char *name = o->arg_count ? o->args[0] : "-";
+	struct subject s = {0};
+	struct err e;
+	int status;
+
+	if (load_policy(name, &s, &e) < 0) {
+		complain(name, "", e.where, e.msg);
+		return 1;
+	}
+	status = policy_export(name, s.policy, o->format);
+	subject_clear(&s);
+	return status;
+}
+
 /* ---- arguments ---- */
 
-enum { KEY_TO = 256, KEY_HOST, KEY_RESOLVER, KEY_JSON, KEY_BATCH, KEY_WITH, KEY_ALL };
+enum { KEY_TO = 256, KEY_HOST, KEY_RESOLVER, KEY_JSON, KEY_BATCH, KEY_WITH, KEY_ALL, KEY_FORMAT };
 
 #define OPTION_JSON                                                                                                            \
 	{                                                                                                                      \
@@ -544,6 +563,8 @@ static const struct argp_option explain_options[] = {
     {0}};
 static const struct argp_option diff_options[] = {
     OPTION_JSON, {"all", KEY_ALL, NULL, 0, "name every prefix in the text, too", 0}, OPTION_HOST, OPTION_RESOLVER, {0}};
+static const struct argp_option export_options[] = {
+    {"format", KEY_FORMAT, "FORMAT", 0, "oci-seccomp: a seccomp profile, as Docker, Podman and Kubernetes take it", 0}, {0}};
 static const struct argp_option sets_options[] = {OPTION_JSON, OPTION_HOST, OPTION_RESOLVER, {0}};
 
 static error_t parse(int key, char *arg, struct argp_state *state);
@@ -597,6 +618,21 @@ static const struct command {
 	     "descriptions don't count."
 	     "\vExit status: 0 when nothing changes; 1 when something does; 2 for an error.\n\n"
 	     "  weir policy diff tool-call my.json"}},
+    {"export",
+     export,
+     0,
+     1,
+     "the same in the words of another program",
+     {.options = export_options,
+      .parser = parse,
+      .args_doc = "--format FORMAT [POLICY]",
+      .doc =
+	  "Writes what POLICY (a file, the name of a shipped policy, or without one what stdin has) says of sockets, listening "
+	  "and system calls as a seccomp profile. It goes on top of a container that a policy is put on with weir attach: "
+	  "there a filter can only come from the runtime. What a profile can't say is told on stderr."
+	  "\vExit status: 0, or 1 for an error.\n\n"
+	  "  weir policy export --format oci-seccomp tool-call > tool-call.seccomp.json\n"
+	  "  podman run --security-opt seccomp=tool-call.seccomp.json ..."}},
     {"sets",
      sets,
      0,
@@ -643,6 +679,12 @@ static void check_arguments(struct argp_state *state, const struct options *o)
 		argp_error(state, current->args_min == 1 ? "say which policy" : "say which policies");
 	if (current->fn == explain_policy && !o->to == !o->batch)
 		argp_error(state, o->to ? "--to or --batch, not both" : "say where to: --to DESTINATION, or --batch");
+	if (current->fn == export && (!o->format || !policy_export_knows(o->format)))
+		argp_error(state,
+			   o->format ? "no format \"%s\": there is oci-seccomp" : "say which format: --format oci-seccomp",
+			   o->format);
+	if (current->fn == export && !o->arg_count && isatty(STDIN_FILENO))
+		argp_error(state, "say which policy");
 	if (o->batch && (o->json || o->with_count))
 		argp_error(state, "--batch goes with neither --json nor --with");
 }
@@ -666,6 +708,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_ALL:
 		o->all = true;
+		return 0;
+	case KEY_FORMAT:
+		o->format = arg;
 		return 0;
 	case KEY_HOST:
 		add_address(state, arg, &o->hosts, &o->host_count);
@@ -700,7 +745,8 @@ static void usage(FILE *to)
 	fputs("\nexamples:\n"
 	      "  weir policy check my.json\n"
 	      "  weir policy explain tool-call --to tcp://169.254.169.254:80\n"
-	      "  weir policy diff tool-call my.json\n\n"
+	      "  weir policy diff tool-call my.json\n"
+	      "  weir policy export --format oci-seccomp tool-call\n\n"
 	      "`weir policy COMMAND --help` says more.\n",
 	      to);
 }
@@ -730,7 +776,7 @@ int policy_cmd(int argc, char **argv)
 	/* A full disk or a closed pipe: what was to be said was not. */
 	if (fflush(stdout) != 0) {
 		fprintf(stderr, "weir policy: can't write: %s\n", strerror(errno));
-		status = current->fn == check || current->fn == sets ? 1 : EXIT_TROUBLE;
+		status = current->fn == check || current->fn == sets || current->fn == export ? 1 : EXIT_TROUBLE;
 	}
 	free(o.args);
 	free(o.with);

@@ -35,8 +35,8 @@ struct options {
 	const char *config;
 	char *dev_token;
 	uint8_t dev_token_sha256[TOKEN_DIGEST_LEN];
-	bool check, json;
-	unsigned session_idle_s, session_life_s, call_ready_s, agent_idle_s, agents_called;
+	bool check, json, policy_only;
+	unsigned window_s, session_idle_s, session_life_s, call_ready_s, agent_idle_s, agents_called;
 	enum plan_step fault, skip;
 	struct err bad;
 };
@@ -46,6 +46,8 @@ enum {
 	KEY_FIRST = 256,
 	KEY_CONFIG = KEY_FIRST + CONFIG_KEYS,
 	KEY_CHECK,
+	KEY_POLICY_ONLY,
+	KEY_WINDOW,
 	KEY_JSON,
 	KEY_TOKEN,
 	KEY_IDLE,
@@ -79,6 +81,8 @@ static const struct argp_option option_table[] = {
     {"tls-cert", KEY(TLS_CERTIFICATE), "FILE", 0, "serve HTTPS with this certificate (PEM, its chain behind it)", 0},
     {"tls-key", KEY(TLS_KEY), "FILE", 0, "its key (PEM), which nobody but its owner may write nor everybody read", 0},
     {"plaintext", KEY(PLAINTEXT), 0, 0, "allow an address that is not loopback although there is no TLS", 0},
+    {"policy-only", KEY_POLICY_ONLY, 0, 0,
+     "no sandboxes: only look after the policies that `weir attach` put on what already runs, and write what they see", 0},
     {"check-config", KEY_CHECK, 0, 0, "start nothing: say what would be in force, or what is wrong", 0},
     {"json", KEY_JSON, 0, 0, "with --check-config: print JSON", 0},
 #ifdef WEIR_TEST_HOOKS
@@ -89,6 +93,7 @@ static const struct argp_option option_table[] = {
     {"test-session-life", KEY_LIFE, "S", 0, "seconds after which a session ends whatever it does", 0},
     {"test-call-ready", KEY_CALL_READY, "S", 0, "seconds within which a tool's sandbox has to be ready", 0},
     {"test-agent-idle", KEY_AGENT_IDLE, "S", 0, "seconds without a call after which an agent's sandboxes are let go", 0},
+    {"test-window", KEY_WINDOW, "S", 0, "seconds after which an attachment's record goes on in a new window", 0},
     {"test-agents-called", KEY_AGENTS_CALLED, "N", 0, "agents that may have sandboxes at once", 0},
 #endif
     {0},
@@ -102,6 +107,18 @@ static unsigned seconds(const char *arg, const struct argp_state *state)
 	if (*end || !*arg || n < 1 || n > LIMIT_SESSION_LIFE_S)
 		argp_error(state, "\"%s\" is not 1 to %d seconds", arg, LIMIT_SESSION_LIFE_S);
 	return (unsigned)n;
+}
+
+/* What only sandboxes have. In the file it may stand: that is one for both kinds of service. */
+static void check_policy_only(const struct options *o, const struct argp_state *state)
+{
+	static const enum config_key of_sandboxes[] = {CONFIG_POLICY, CONFIG_POOL_SIZE,   CONFIG_PYTHON,
+						       CONFIG_IMAGE,  CONFIG_TOOL_EGRESS, CONFIG_TOOL_POLICY};
+
+	for (size_t i = 0; o->policy_only && i < sizeof of_sandboxes / sizeof of_sandboxes[0]; i++)
+		if (o->given.from[of_sandboxes[i]] == CONFIG_OPTION)
+			argp_error(state, "%s: is for sandboxes, and with --policy-only there are none: leave out one of the two",
+				   config_keys[of_sandboxes[i]].option);
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -119,6 +136,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case KEY_CHECK:
 		o->check = true;
+		break;
+	case KEY_POLICY_ONLY:
+		o->policy_only = true;
+		break;
+	case KEY_WINDOW:
+		o->window_s = seconds(arg, state);
 		break;
 	case KEY_JSON:
 		o->json = true;
@@ -156,6 +179,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (o->json && !o->check)
 			argp_error(state, "--json: only with --check-config");
+		check_policy_only(o, state);
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -172,11 +196,13 @@ static const char doc[] =
     "  weir serve --config weir.json --check-config\n"
     "  weir serve --dev-token \"$TOKEN\"\n"
     "  weir serve --listen unix:/run/weir.sock\n"
-    "  weir serve --listen 0.0.0.0:8443 --tls-cert weir.crt --tls-key weir.key\n\n"
+    "  weir serve --listen 0.0.0.0:8443 --tls-cert weir.crt --tls-key weir.key\n"
+    "  weir serve --policy-only\n\n"
     "`weir token mint --project NAME` makes tokens, while the service runs or before. "
     "SIGTERM stops it in order: running snippets get a moment, then are killed, and nothing is left behind. SIGHUP reads the "
     "policy again: what is wrong with it is logged, and what was in force stays; else the new one binds from the next packet "
-    "on, of snippets under way too. Nothing else of the configuration is read again.";
+    "on, of snippets under way too. Nothing else of the configuration is read again. What has a policy by `weir attach` keeps it "
+    "whether a service runs or not.";
 static const struct argp argp = {option_table, parse, NULL, doc, NULL, NULL, NULL};
 
 /* ---- what it is to be ---- */
@@ -256,17 +282,18 @@ static int prepare(struct service *s, const struct options *o, struct err *e)
 	const struct config *c = &s->config;
 	struct tlsfile tls = {NULL, NULL};
 	const char *warning = NULL;
-	int rc;
+	int rc = 0;
 
 	s->rules = (struct listener_rules){.protected = c->plaintext || c->tls_key, .dev_token = o->dev_token};
-	rc = c->image ? look_image(c->image, e) : 0;
-	if (rc == 0 && c->python)
+	if (c->image && !o->policy_only)
+		rc = look_image(c->image, e);
+	if (rc == 0 && c->python && !o->policy_only)
 		rc = look_python(c->python, c->image, e);
 	if (rc == 0)
 		rc = look_state_dir(c->state_dir, e);
 	if (rc == 0)
 		rc = listener_check(c->listen, &s->rules, e);
-	if (rc == 0)
+	if (rc == 0 && !o->policy_only)
 		rc = load_policies(s, e);
 	if (rc == 0)
 		rc = load_tls(c, &tls, &warning, e);
@@ -294,11 +321,13 @@ static void warn_of_policy(const struct inforce *f, enum config_key key)
 			f->policy->name);
 }
 
-static int check_only(const struct service *s, bool json, struct err *e)
+static int check_only(const struct service *s, const struct options *o, struct err *e)
 {
-	warn_of_policy(&s->policy, CONFIG_POLICY);
-	warn_of_policy(&s->tool_policy, CONFIG_TOOL_POLICY);
-	return config_show(&s->config, json, e);
+	if (!o->policy_only) {
+		warn_of_policy(&s->policy, CONFIG_POLICY);
+		warn_of_policy(&s->tool_policy, CONFIG_TOOL_POLICY);
+	}
+	return config_show(&s->config, o->policy_only, o->json, e);
 }
 
 /* ---- processes ---- */
@@ -395,6 +424,18 @@ static void say_what_tools_get(const struct service *s)
 		log_info("tools: policy %s, libslirp %s", s->tool_policy.policy->name, version);
 }
 
+static void say_what_starts(const struct service *s, const struct options *o, const char *where)
+{
+	const char *https = s->config.tls_key ? " (HTTPS)" : "";
+
+	if (o->policy_only) {
+		log_info("starting with --policy-only: no sandboxes, listening on %s%s", where, https);
+		return;
+	}
+	say_what_tools_get(s);
+	log_info("starting: policy %s, listening on %s%s", s->policy.policy->name, where, https);
+}
+
 static int launch_children(struct service *s, const struct options *o, struct wiring *w, int dir, int *listener,
 			   int *ret_gateway, struct child children[CHILDREN], struct err *e)
 {
@@ -408,9 +449,9 @@ static int launch_children(struct service *s, const struct options *o, struct wi
 	tokenfile_close(&table);
 	if (rc == 0)
 		rc = launch_auditor(w, dir, &children[CHILD_AUDITOR].pid, e);
-	if (rc == 0)
+	if (rc == 0 && !o->policy_only)
 		rc = launch_collector(w, &children[CHILD_COLLECTOR].pid, e);
-	if (rc == 0 && s->config.tool_egress)
+	if (rc == 0 && !o->policy_only && s->config.tool_egress)
 		rc = launch_gateway(w, ret_gateway, &children[CHILD_GATEWAY].pid, e);
 	return rc;
 }
@@ -459,9 +500,11 @@ static int supervise(struct service *s, const struct options *o, struct wiring *
 					   .image = s->place.root[0] ? s->place.root : NULL,
 					   .python = s->config.python,
 					   .caches = s->place.caches[0] ? s->place.caches : NULL,
-					   .policy = &s->policy,
-					   .tool_policy = &s->tool_policy,
+					   .policy = o->policy_only ? NULL : &s->policy,
+					   .tool_policy = o->policy_only ? NULL : &s->tool_policy,
 					   .tool_egress = s->config.tool_egress,
+					   .attached = true,
+					   .policy_only = o->policy_only,
 					   .gateway_fd = gateway,
 					   .pool_size = s->config.pool_size,
 					   .session_idle_s = o->session_idle_s,
@@ -469,6 +512,7 @@ static int supervise(struct service *s, const struct options *o, struct wiring *
 					   .call_ready_s = o->call_ready_s,
 					   .agent_idle_s = o->agent_idle_s,
 					   .agents_called = o->agents_called,
+					   .window_s = o->window_s,
 					   .fault = o->fault,
 					   .skip = o->skip};
 	struct supervisor *sup = NULL;
@@ -518,24 +562,26 @@ static int serve(struct service *s, const struct options *o, struct err *e)
 	else
 		log_info("configuration: none (there is no " CONFIG_FILE_DEFAULT ")");
 	if ((rc = launch_state_dir(c->state_dir, &dir, e)) < 0 || (rc = instance_check_free(c->state_dir, e)) < 0 ||
-	    (rc = place_image(&wish, &s->place, e)) < 0 || (rc = listener_open(c->listen, &s->rules, &listener, e)) < 0 ||
+	    (!o->policy_only && (rc = place_image(&wish, &s->place, e)) < 0) || (rc = listener_open(c->listen, &s->rules, &listener, e)) < 0 ||
 	    (rc = wiring_make(&w, e)) < 0)
 		return rc;
+	if (o->policy_only)
+		wiring_no_collector(&w);
 	listener_note(c->listen, &socket_file);
 	instance_name(c->state_dir, instance);
 	listener_name(listener, c->listen, where, sizeof where);
 	launch_block_signals();
 	rc = launch_children(s, o, &w, dir, &listener, &gateway, children, e);
 	if (rc == 0) {
-		say_what_tools_get(s);
-		log_info("starting: policy %s, listening on %s%s", s->policy.policy->name, where, c->tls_key ? " (HTTPS)" : "");
+		say_what_starts(s, o, where);
 		rc = supervise(s, o, &w, TAKE_FD(gateway), children, instance, where, e);
 	}
 	wiring_close(&w);
 	end_children(children);
 	listener_remove(c->listen, &socket_file);
 	if (rc == 0)
-		log_info("stopped; nothing is left running");
+		log_info(o->policy_only ? "stopped; policies that were put on what runs stay in force"
+					: "stopped; nothing is left running");
 	return rc;
 }
 
@@ -567,7 +613,7 @@ int serve_cmd(int argc, char **argv)
 	if (rc == 0)
 		rc = prepare(&s, &o, &e);
 	if (rc == 0)
-		rc = o.check ? check_only(&s, o.json, &e) : serve(&s, &o, &e);
+		rc = o.check ? check_only(&s, &o, &e) : serve(&s, &o, &e);
 	if (rc < 0)
 		config_blame(&s.config, &e);
 	service_clear(&s);

@@ -11,6 +11,7 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
+#include "attach/attach.h"
 #include "cli/cli.h"
 #include "cli/config_load.h"
 #include "cli/instance.h"
@@ -19,6 +20,8 @@
 #include "core/cleanup.h"
 #include "registry/store.h"
 #include "supervisor/supervisor.h"
+
+#define ATTACHED_NAME "attached" /* last part of ATTACHED_DIR */
 
 struct options {
 	const char *state_dir, *config;
@@ -57,7 +60,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const char doc[] =
     "Remove every pin, cgroup, mount and file that Weir ever made on this host, audit records, tokens, agents and images "
-    "included."
+    "included, and take every policy off that was attached to something."
     "\vStop running services first: an instance that is alive is left alone, and this then fails.\n"
     "Configuration in /etc/weir was written by you, and stays.\n\n"
     "Exit status: 0; 125 when an instance is alive or something could not be removed; 64 for arguments that make no sense.";
@@ -134,11 +137,31 @@ static bool bpffs_is_empty(void)
 /* A bpffs that was mounted for our pins, and in which nobody else has pinned anything since. */
 static int remove_pins(struct err *e)
 {
+	if (rmdir(ATTACHED_PINS) < 0 && errno != ENOENT && errno != ENOTDIR)
+		return err_errno(e, errno, "policy", "remove " ATTACHED_PINS);
 	if (rmdir(PIN_DIR) < 0 && errno != ENOENT && errno != ENOTDIR)
 		return err_errno(e, errno, "policy", "remove " PIN_DIR);
 	if (access(BPFFS_NOTE, F_OK) == 0 && bpffs_is_empty() && umount(BPFFS) < 0 && errno != EBUSY && errno != EINVAL)
 		return err_errno(e, errno, "policy", "unmount " BPFFS);
 	return 0;
+}
+
+/* The directory of attachments has a lock too, which whoever changes one holds. */
+static bool is_live_instance(const struct dirent *de)
+{
+	return de->d_name[0] != '.' && de->d_type == DT_DIR && strcmp(de->d_name, ATTACHED_NAME) != 0 &&
+	       instance_is_alive(de->d_name);
+}
+
+static bool any_is_alive(void)
+{
+	_cleanup_dir_ DIR *d = opendir(RUN_DIR);
+	struct dirent *de;
+	bool alive = false;
+
+	while (d && (de = readdir(d)))
+		alive = alive || is_live_instance(de);
+	return alive;
 }
 
 /* Which they are, for who has to stop them. Under supervisor_lock(). */
@@ -150,7 +173,7 @@ static void name_live(void)
 	while (d && (de = readdir(d))) {
 		char pid[32], state[PATH_MAX];
 
-		if (de->d_name[0] == '.' || de->d_type != DT_DIR || !instance_is_alive(de->d_name))
+		if (!is_live_instance(de))
 			continue;
 		instance_line(de->d_name, "lock", pid, sizeof pid);
 		instance_line(de->d_name, "state-dir", state, sizeof state);
@@ -165,13 +188,17 @@ int uninstall_cmd(int argc, char **argv)
 	_cleanup_free_ char *state_dir = NULL;
 	struct sweep_result r = {0};
 	_cleanup_fd_ int lock = -1;
+	unsigned attached = 0;
 	int rc;
 	struct err e = {0};
 
 	argp_parse(&argp, argc, argv, 0, NULL, &o);
 	/* Held to the end: a weir that starts meanwhile must not lose what it has just made. */
 	if (cli_need_root(&e) < 0 || (!o.keep_state && config_state_dir(o.state_dir, o.config, &state_dir, &e) < 0) ||
-	    supervisor_lock(&lock, &e) < 0 || supervisor_sweep_all(&r, &e) < 0)
+	    supervisor_lock(&lock, &e) < 0)
+		return cli_fail(&e);
+	/* While something is alive nothing is taken off what it looks after: this is about to fail. */
+	if ((!any_is_alive() && attach_remove_all(&attached, &e) < 0) || supervisor_sweep_all(&r, &e) < 0)
 		return cli_fail(&e);
 	if (r.live) {
 		err_set(&e, EBUSY, "", "%u instance(s) of Weir are running; stop them first", r.live);
@@ -186,7 +213,8 @@ int uninstall_cmd(int argc, char **argv)
 		err_errno(&e, -rc, "", "remove " RUN_DIR);
 		return cli_fail(&e);
 	}
-	printf("removed: %u dead instance(s), %u sandbox(es), %u process(es)", r.instances, r.sandboxes, r.processes);
+	printf("removed: %u attachment(s), %u dead instance(s), %u sandbox(es), %u process(es)", attached, r.instances,
+	       r.sandboxes, r.processes);
 	if (o.keep_state)
 		printf("; the state directory stays\n");
 	else

@@ -110,6 +110,7 @@ struct policy {
 	struct weir_nat64 nat64[WEIR_NAT64_MAX];
 	size_t nat64_count;
 	struct policy_sockets sockets;
+	bool sockets_said; /* the document has `sockets`; else they are the default */
 	struct policy_syscall_rule *syscalls;
 	size_t syscall_count;
 	struct policy_limits limits;

@@ -116,6 +116,7 @@ static const struct key socket_keys[] = {
 int policy_read_sockets(const json_t *v, const struct spot *at, const struct key *key, void *field, struct err *e)
 {
 	(void)key;
+	((struct policy *)field)->sockets_said = true;
 	return read_object(v, at, "\"sockets\"", socket_keys, READ_COUNT(socket_keys), field, e);
 }
 

@@ -125,7 +125,7 @@ bool tokens_find(const struct tokens *t, const uint8_t sha256[TOKEN_DIGEST_LEN],
 	memcpy(who.project, copy.project, sizeof who.project);
 	memcpy(who.agent, copy.agent, sizeof who.agent);
 	who.scopes = copy.scopes & SCOPE_ALL;
-	if (!token_project_ok(who.project) || !who.scopes)
+	if (!token_project_ok(who.project) || token_project_reserved(who.project) || !who.scopes)
 		return false;
 	atomic_store_explicit(&t->used->last_s[at], now_s, memory_order_relaxed);
 	*ret = who;
@@ -194,6 +194,11 @@ bool token_project_ok(const char *project)
 	size_t n = strspn(project, "abcdefghijklmnopqrstuvwxyz0123456789-");
 
 	return n > 0 && n < TOKEN_PROJECT_MAX && !project[n] && project[0] != '-';
+}
+
+bool token_project_reserved(const char *project)
+{
+	return strcmp(project, PROJECT_ATTACHED) == 0;
 }
 
 bool token_note_ok(const char *note)

@@ -107,6 +107,13 @@ bool token_slot_valid(const struct token_slot *slot, int64_t now_s);
 /* [a-z0-9] and then [a-z0-9-], less than 64 bytes. Of an agent's name too. */
 bool token_project_ok(const char *project);
 
+/*
+ * What the records of attachments are listed under (supervisor/attached.h). They are for reviewers alone: no token is of this
+ * project, whatever the table says.
+ */
+#define PROJECT_ATTACHED "attached"
+bool token_project_reserved(const char *project);
+
 /* The operator's words: UTF-8 without control characters, less than TOKEN_NOTE_MAX bytes. */
 bool token_note_ok(const char *note);
 

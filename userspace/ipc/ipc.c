@@ -14,6 +14,10 @@ const char *const policy_change_names[POLICY_CHANGE_COUNT] = {
     [POLICY_CHANGE_RELOAD] = "reload",
     [POLICY_CHANGE_ADDRESSES] = "addresses",
 };
+const char *const window_end_names[WINDOW_ENDS] = {
+    [WINDOW_HOUR] = "hour",	    [WINDOW_FULL] = "full",	  [WINDOW_POLICY] = "policy",
+    [WINDOW_DETACHED] = "detached", [WINDOW_REMOVED] = "removed", [WINDOW_STOPPED] = "stopped",
+};
 const char *const skip_names[COLLECTED_KINDS] = {
     [COLLECTED_SYMLINK] = "symlink",	 [COLLECTED_FIFO] = "fifo",
     [COLLECTED_SOCKET] = "socket",	 [COLLECTED_DEVICE] = "device",

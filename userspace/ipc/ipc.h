@@ -89,10 +89,11 @@ struct tell_grant {
 	uint64_t waited_us;
 };
 
+#define FAIL_POLICY_ONLY "policy-only" /* the service has no sandboxes at all, and never will */
 struct tell_fail {
 	uint32_t code; /* errno */
 	uint32_t pad;
-	char layer[24]; /* e.g. "mounts", "seccomp": from the plan's step table */
+	char layer[24]; /* e.g. "mounts", "seccomp": from the plan's step table; or FAIL_POLICY_ONLY */
 	char step[32];
 	char text[256]; /* a sentence for the operator and the client */
 };
@@ -241,7 +242,32 @@ enum note_type {
 	NOTE_RUN_END,
 	NOTE_GAP,    /* an earlier instance died: what was found and swept */
 	NOTE_POLICY, /* another policy is in force from here on: once for everybody, and once for each run under way */
-	NOTE_FLUSH,  /* shut down: make everything durable, then close */
+	/* Of a cgroup that somebody else made (attach/): its record is a row of windows, each a run of its own */
+	NOTE_TARGET,	 /* what it is, after NOTE_RUN_BEGIN */
+	NOTE_PLACE,	 /* .. where it is: texts of any length */
+	NOTE_WEAKNESS,	 /* .. what of the policy does not hold on it, one each */
+	NOTE_SOCKET,	 /* one that was open when the policy came */
+	NOTE_DRIFT,	 /* something of it is not as it should be, or is again */
+	NOTE_UNDRAINED,	 /* there was nobody to write its events for a while */
+	NOTE_WINDOW_END, /* in the place of NOTE_RUN_END */
+	NOTE_FLUSH,	 /* shut down: make everything durable, then close */
+};
+
+/* Why a window ends. Names are in window_end_names[]. */
+enum window_end {
+	WINDOW_HOUR,	 /* it has lasted long enough */
+	WINDOW_FULL,	 /* its list of flows is nearly full */
+	WINDOW_POLICY,	 /* another policy is in force */
+	WINDOW_DETACHED, /* the policy was taken off */
+	WINDOW_REMOVED,	 /* the cgroup is gone */
+	WINDOW_STOPPED,	 /* the service that writes it stops; what it enforces stays */
+	WINDOW_ENDS,
+};
+
+/* A part of what the kernel has counted, as in struct weir_sandbox. */
+struct note_counts {
+	uint64_t attempts, denied, allowed, would_deny;
+	uint64_t inbound, unlisted, net_bytes;
 };
 
 /* Why one policy took another's place. Names are in policy_change_names[]. */
@@ -304,7 +330,66 @@ struct note {
 			uint32_t reason; /* enum policy_change */
 			uint32_t pad;
 		} policy;
+		struct {
+			uint64_t cgroup, attached_ns; /* its id; CLOCK_REALTIME */
+			uint32_t level, coverage;     /* depth below the hierarchy's root; enum coverage */
+			uint32_t parent, passes;      /* it carries programs for those below it; what has no policy there passes */
+			uint32_t sockets, sockets_beyond; /* that were open; how many more are not listed */
+			uint32_t proven, canary_attempts, canary_denied;
+			uint32_t pad;
+			char kind[16], runtime[16];
+			char container[65], pod[65];
+			char why[126]; /* not proven: why */
+		} target;
+		struct {
+			uint32_t which; /* enum note_place */
+			uint32_t pad;
+			char text[352]; /* of a longer one its end, after "..." */
+		} place;
+		struct {
+			uint32_t weakness; /* enum weakness */
+			uint32_t pad;
+			char detail[192];
+		} weak;
+		struct {
+			int32_t pid;
+			uint8_t family, protocol, state, verdict; /* as in struct open_socket */
+			uint8_t elsewhere, connected;
+			uint16_t local_port, remote_port;
+			uint8_t pad[2];
+			uint8_t local[16], remote[16];
+			char comm[16];
+		} socket;
+		struct {
+			uint32_t over; /* it is as it should be again */
+			uint32_t pad;
+			char name[32], text[224];
+		} drift;
+		struct {
+			uint64_t since_ns; /* CLOCK_REALTIME; 0: not known */
+			uint64_t ring_lost;
+			struct note_counts counts; /* of that time */
+			uint32_t unfinished; /* number of the record before, which has no end: what it had counted is in this one */
+			uint32_t pad;
+			char text[160];
+		} undrained;
+		struct {
+			uint32_t why; /* enum window_end */
+			uint32_t unreadable; /* the kernel's counters could not be read: `counts` says nothing */
+			uint64_t duration_us;
+			struct note_counts counts;
+			uint64_t dropped; /* events and flows that did not get to the auditor */
+			char detail[128];
+		} window;
 	};
+};
+
+/* Which text of a target's a NOTE_PLACE has. */
+enum note_place {
+	PLACE_CGROUP, /* below the hierarchy's root */
+	PLACE_REF,    /* as it was asked for */
+	PLACE_PROVEN, /* the cgroup in which it was tried */
+	PLACES,
 };
 
 /* ---- client -> auditor, and back ---- */
@@ -336,6 +421,7 @@ struct answer {
 
 extern const char *const run_end_names[RUN_END_COUNT];
 extern const char *const policy_change_names[POLICY_CHANGE_COUNT];
+extern const char *const window_end_names[WINDOW_ENDS];
 
 /* ---- supervisor -> gateway, and back ---- */
 

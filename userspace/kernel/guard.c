@@ -24,6 +24,8 @@
 #define BPFFS_MAGIC 0xcafe4a11L
 /* With more programs than this on one hook, guard_verify() could miss ours; it fails then. */
 #define EFFECTIVE_MAX 64
+/* A guard for few cgroups has room for what they may list, and as much again for what nobody has read yet. */
+#define FLOWS_FOR(cgroups) (2U * ((cgroups) + 1U) * (WEIR_FLOWS_PER_SANDBOX + WEIR_INBOUND_FLOWS_PER_SANDBOX))
 /* Before 6.4 a verifier log that does not fit hides the reason behind ENOSPC. Untouched pages cost nothing. */
 #define VERIFIER_LOG_BYTES (16UL << 20)
 
@@ -43,6 +45,8 @@ static const struct hook {
     {"weir_setsockopt", "link_setsockopt", BPF_CGROUP_SETSOCKOPT},
 };
 #define HOOKS (sizeof hooks / sizeof *hooks)
+#define LINK_PIN "link_" /* a hook's name follows */
+_Static_assert(HOOKS == GUARD_HOOKS, "a caller has room for each");
 
 enum map_index {
 	MAP_SANDBOXES,
@@ -51,6 +55,7 @@ enum map_index {
 	MAP_EVENTS,
 	MAP_STATS,
 	MAP_STRANGERS,
+	MAP_RENEWED,
 	MAP_IMAGES,
 	MAP_TRIES,
 	MAP_LISTS,
@@ -58,8 +63,8 @@ enum map_index {
 };
 
 /* Pinned under the same names. The others (settings, socket storage) live as long as the programs do. */
-static const char *const map_names[MAPS] = {"sandboxes", "policies", "flows", "events", "stats",
-					    "strangers", "images",   "tries", "lists"};
+static const char *const map_names[MAPS] = {"sandboxes", "policies", "flows",  "events", "stats",
+					    "strangers", "renewed",  "images", "tries",	 "lists"};
 
 /* The kernel maps whole pages. */
 #define POLICIES_BYTES (WEIR_POLICIES_MAX * sizeof(struct weir_policy))
@@ -69,8 +74,10 @@ struct guard {
 	int maps[MAPS];
 	int links[HOOKS];
 	uint32_t prog_ids[HOOKS];
+	uint32_t sandboxes_max;
 	struct ring_buffer *ring;
 	struct weir_sandbox *strangers; /* shared with the kernel programs */
+	struct weir_renewed *renewed;	/* likewise */
 	struct weir_policy *policies;	/* likewise: the slots */
 	/* Of the drain that is running. */
 	int budget;
@@ -128,18 +135,47 @@ static int open_programs(struct guard_bpf **ret, char *log, struct err *e)
 	return *ret ? 0 : err_set(e, errno ? errno : EIO, LAYER, "opening the kernel programs failed (%s)", last_words);
 }
 
-/* Everything the programs are told before they are verified; also of a probe, so that it loads what guard_create() would. */
-static int configure(struct guard_bpf *s, unsigned level, uint64_t root, struct err *e)
+/*
+ * Everything the programs are told before they are verified; also of a probe, so that it loads what guard_create() would. A
+ * cgroup that is governed as a whole is its own and only sandbox: root and sandbox are one.
+ */
+static int configure(struct guard_bpf *s, const struct guard_opts *opts, uint64_t root, struct err *e)
 {
 	uint64_t key[2];
 
 	if (getrandom(key, sizeof key, 0) != sizeof key)
 		return err_errno(e, errno, LAYER, "no random key");
-	s->rodata->level = level;
-	s->rodata->root_level = level - 1;
+	s->rodata->level = opts->level;
+	s->rodata->root_level = opts->whole ? opts->level : opts->level - 1;
 	s->rodata->root_cgroup = root;
 	s->rodata->name_key[0] = key[0];
 	s->rodata->name_key[1] = key[1];
+	return 0;
+}
+
+/* How many, when it is not what bpf/maps.bpf.h says. */
+static int size_maps(struct guard_bpf *s, const struct guard_opts *opts, struct err *e)
+{
+	const uint32_t cgroups = opts->sandboxes_max;
+	const uint32_t flows = FLOWS_FOR(cgroups) < WEIR_FLOWS_MAX ? FLOWS_FOR(cgroups) : WEIR_FLOWS_MAX;
+
+	if (cgroups &&
+	    (bpf_map__set_max_entries(s->maps.sandboxes, cgroups) < 0 || bpf_map__set_max_entries(s->maps.flows, flows) < 0))
+		return err_errno(e, errno, LAYER, "cannot size the maps for %u cgroups", cgroups);
+	if (opts->ring_bytes && bpf_map__set_max_entries(s->maps.events, opts->ring_bytes) < 0)
+		return err_errno(e, errno, LAYER, "cannot make the ring of events %u bytes long", opts->ring_bytes);
+	return 0;
+}
+
+static int check_sizes(const struct guard_opts *opts, struct err *e)
+{
+	const uint32_t ring = opts->ring_bytes;
+
+	if (opts->sandboxes_max > WEIR_SANDBOXES_MAX)
+		return err_set(e, EINVAL, LAYER, "%u cgroups: one guard has room for %d at most", opts->sandboxes_max,
+			       WEIR_SANDBOXES_MAX);
+	if (ring && (ring & (ring - 1) || ring % (uint32_t)sysconf(_SC_PAGESIZE)))
+		return err_set(e, EINVAL, LAYER, "a ring of %u bytes: it must be a power of two, and whole pages", ring);
 	return 0;
 }
 
@@ -261,6 +297,8 @@ struct guard *guard_free(struct guard *g)
 	ring_buffer__free(g->ring);
 	if (g->strangers)
 		munmap(g->strangers, (size_t)sysconf(_SC_PAGESIZE));
+	if (g->renewed)
+		munmap(g->renewed, (size_t)sysconf(_SC_PAGESIZE));
 	if (g->policies)
 		munmap(g->policies, POLICIES_BYTES);
 	for (i = 0; i < MAPS; i++)
@@ -287,31 +325,65 @@ static int on_event(void *ctx, void *data, size_t size)
 	return ++g->drained < g->budget ? 0 : -ECANCELED;
 }
 
-/* With maps and links open: what reading needs. */
-static int finish(struct guard *g, struct err *e)
+/* Of the link behind `fd`; what is no link of this hook's kind is none. */
+static int read_link(int fd, size_t hook, struct bpf_link_info *ret)
 {
-	void *shared;
-	size_t i;
+	struct bpf_link_info info = {0};
+	uint32_t len = sizeof info;
 
-	for (i = 0; i < HOOKS; i++) {
-		struct bpf_link_info info = {0};
-		uint32_t len = sizeof info;
+	if (bpf_obj_get_info_by_fd(fd, &info, &len) < 0)
+		return -errno;
+	if (info.type != BPF_LINK_TYPE_CGROUP || info.cgroup.attach_type != hooks[hook].type)
+		return -EINVAL;
+	*ret = info;
+	return 0;
+}
 
-		if (bpf_obj_get_info_by_fd(g->links[i], &info, &len) < 0)
-			return err_errno(e, errno, LAYER, "cannot read the link of %s", hooks[i].prog);
-		g->prog_ids[i] = info.prog_id;
-	}
-	shared = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_SHARED, g->maps[MAP_STRANGERS], 0);
-	if (shared == MAP_FAILED)
-		return err_errno(e, errno, LAYER, "cannot map the account of unlisted cgroups");
-	g->strangers = shared;
-	shared = mmap(NULL, POLICIES_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, g->maps[MAP_POLICIES], 0);
-	if (shared == MAP_FAILED)
-		return err_errno(e, errno, LAYER, "cannot map the policy slots");
-	g->policies = shared;
+/* Of a map that the programs and we write. NULL on failure. */
+static void *map_shared(const struct guard *g, enum map_index map, size_t bytes, struct err *e)
+{
+	void *shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, g->maps[map], 0);
+
+	if (shared != MAP_FAILED)
+		return shared;
+	err_errno(e, errno, LAYER, "cannot map \"%s\"", map_names[map]);
+	return NULL;
+}
+
+/* With the maps open: what writing policies and reading events needs. */
+static int open_maps(struct guard *g, struct err *e)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	struct bpf_map_info info = {0};
+	uint32_t len = sizeof info;
+
+	if (bpf_obj_get_info_by_fd(g->maps[MAP_SANDBOXES], &info, &len) < 0)
+		return err_errno(e, errno, LAYER, "cannot read the size of the map of cgroups");
+	g->sandboxes_max = info.max_entries;
+	g->strangers = map_shared(g, MAP_STRANGERS, page, e);
+	g->renewed = g->strangers ? map_shared(g, MAP_RENEWED, page, e) : NULL;
+	g->policies = g->renewed ? map_shared(g, MAP_POLICIES, POLICIES_BYTES, e) : NULL;
+	if (!g->policies)
+		return -ENOMEM;
 	g->ring = ring_buffer__new(g->maps[MAP_EVENTS], on_event, g, NULL);
 	if (!g->ring)
 		return err_errno(e, errno, LAYER, "cannot map the ring of events");
+	return 0;
+}
+
+/* With the links open. */
+static int read_programs(struct guard *g, struct err *e)
+{
+	size_t i;
+
+	for (i = 0; i < HOOKS; i++) {
+		struct bpf_link_info link = {0};
+		int rc = read_link(g->links[i], i, &link);
+
+		if (rc < 0)
+			return err_errno(e, -rc, LAYER, "cannot read the link of %s", hooks[i].prog);
+		g->prog_ids[i] = link.prog_id;
+	}
 	return 0;
 }
 
@@ -368,16 +440,22 @@ static int create_in(struct guard *g, const struct guard_opts *opts, struct err 
 	rc = open_programs(&s, log, e);
 	if (rc < 0)
 		return rc;
-	rc = configure(s, opts->level, root, e);
+	rc = configure(s, opts, root, e);
+	if (rc == 0)
+		rc = size_maps(s, opts, e);
 	if (rc == 0)
 		rc = load(s, log, e);
 	if (rc == 0)
 		rc = keep_maps(g, s, e);
 	if (rc == 0)
+		rc = open_maps(g, e);
+	if (rc == 0 && opts->prepare)
+		rc = opts->prepare(g, opts->prepare_ctx, e);
+	if (rc == 0)
 		rc = attach(g, s, opts->cgroup_fd, e);
 	guard_bpf__destroy(s);
 	if (rc == 0)
-		rc = finish(g, e);
+		rc = read_programs(g, e);
 	if (rc == 0)
 		rc = pin_all(g, opts->pin_dir, e);
 	return rc;
@@ -390,7 +468,9 @@ int guard_create(struct guard **ret, const struct guard_opts *opts, struct err *
 
 	if (!g)
 		return -ENOMEM;
-	rc = make_pin_dir(opts->pin_dir, e);
+	rc = check_sizes(opts, e);
+	if (rc == 0)
+		rc = make_pin_dir(opts->pin_dir, e);
 	if (rc < 0)
 		return rc;
 	rc = create_in(g, opts, e);
@@ -428,30 +508,127 @@ int guard_adopt(struct guard **ret, const char *pin_dir, struct err *e)
 	for (i = 0; i < HOOKS && rc == 0; i++)
 		rc = open_pin(&g->links[i], pin_dir, hooks[i].pin, e);
 	if (rc == 0)
-		rc = finish(g, e);
+		rc = open_maps(g, e);
+	if (rc == 0)
+		rc = read_programs(g, e);
 	if (rc < 0)
 		return rc;
 	*ret = TAKE_PTR(g);
 	return 0;
 }
 
+int guard_detach(const char *pin_dir, struct err *e)
+{
+	size_t i;
+
+	for (i = 0; i < HOOKS; i++) {
+		_cleanup_fd_ int fd = -1;
+		char path[PATH_MAX];
+		int rc = pin_path(path, pin_dir, hooks[i].pin, e);
+
+		if (rc < 0)
+			return rc;
+		fd = bpf_obj_get(path);
+		if (fd < 0 && errno == ENOENT)
+			continue;
+		/* One that is detached already, or whose cgroup is gone, says that it is not there. */
+		if (fd < 0 || (bpf_link_detach(fd) < 0 && errno != ENOENT))
+			return err_errno(e, errno, LAYER, "cannot detach %s", path);
+	}
+	return 0;
+}
+
 /* ---- is it in force ---- */
+
+/* 1 the kernel would run program `id` for this cgroup, 0 not, or a negative errno. */
+static int is_effective(int cgroup_fd, size_t hook, uint32_t id)
+{
+	uint32_t ids[EFFECTIVE_MAX], n = EFFECTIVE_MAX, at;
+
+	if (bpf_prog_query(cgroup_fd, hooks[hook].type, BPF_F_QUERY_EFFECTIVE, NULL, ids, &n) < 0)
+		return -errno;
+	for (at = 0; at < n && ids[at] != id; at++)
+		;
+	return at < n;
+}
 
 int guard_verify(const struct guard *g, int cgroup_fd, struct err *e)
 {
 	size_t i;
 
 	for (i = 0; i < HOOKS; i++) {
-		uint32_t ids[EFFECTIVE_MAX], n = EFFECTIVE_MAX, at;
+		int rc = is_effective(cgroup_fd, i, g->prog_ids[i]);
 
-		if (bpf_prog_query(cgroup_fd, hooks[i].type, BPF_F_QUERY_EFFECTIVE, NULL, ids, &n) < 0)
-			return err_errno(e, errno, LAYER, "cannot ask which programs are in force");
-		for (at = 0; at < n && ids[at] != g->prog_ids[i]; at++)
-			;
-		if (at == n)
+		if (rc < 0)
+			return err_errno(e, -rc, LAYER, "cannot ask which programs are in force");
+		if (rc == 0)
 			return err_set(e, ENOLINK, LAYER, "%s is not in force on this cgroup", hooks[i].prog);
 	}
 	return 0;
+}
+
+/* Of one hook: from its pin, else from who still holds the link. 0, or why nobody knows. */
+static int examine_link(const char *dir, const struct guard *held, size_t hook, uint64_t cgroup, struct guard_link *ret)
+{
+	struct bpf_link_info info = {0};
+	_cleanup_fd_ int fd = -1;
+	char path[PATH_MAX];
+	int rc = pin_path(path, dir, hooks[hook].pin, NULL);
+
+	if (rc < 0)
+		return rc;
+	fd = bpf_obj_get(path);
+	/* Something else of that name is no pin of ours. */
+	rc = fd < 0 ? -errno : read_link(fd, hook, &info);
+	ret->pinned = rc == 0;
+	if (rc < 0 && held)
+		rc = read_link(held->links[hook], hook, &info);
+	if (rc == 0) {
+		ret->prog_id = info.prog_id;
+		ret->attached = info.cgroup.cgroup_id == cgroup; /* 0 once it is detached, or the cgroup removed */
+	}
+	return rc == -ENOENT || rc == -EINVAL ? 0 : rc;
+}
+
+int guard_examine(const char *pin_dir, const struct guard *held, int cgroup_fd, uint64_t cgroup,
+		  struct guard_link ret[GUARD_HOOKS], struct err *e)
+{
+	struct guard_link each[GUARD_HOOKS] = {0};
+	int rc = 0, answers = 0;
+	size_t i;
+
+	for (i = 0; i < HOOKS; i++) {
+		int asked;
+
+		each[i].hook = hooks[i].pin + sizeof LINK_PIN - 1;
+		each[i].pin = hooks[i].pin;
+		rc = examine_link(pin_dir, held, i, cgroup, &each[i]);
+		answers += rc == 0;
+		/* Of a cgroup that is gone the kernel says nothing: not in force. */
+		asked = each[i].prog_id ? is_effective(cgroup_fd, i, each[i].prog_id) : 0;
+		each[i].effective = asked == 1;
+	}
+	if (!answers)
+		return err_errno(e, -rc, LAYER, "cannot look at the links pinned in %s", pin_dir);
+	memcpy(ret, each, sizeof each);
+	return 0;
+}
+
+void guard_programs(const struct guard *g, uint32_t ret[GUARD_HOOKS])
+{
+	memcpy(ret, g->prog_ids, sizeof g->prog_ids);
+}
+
+void guard_set_unknown(struct guard *g, bool pass)
+{
+	__atomic_store_n(&g->strangers->flags, pass ? WEIR_SB_PASS_UNKNOWN : 0, __ATOMIC_RELEASE);
+}
+
+bool guard_get_unknown(const struct guard *g, struct weir_sandbox *ret_account)
+{
+	if (ret_account)
+		*ret_account = *g->strangers;
+	return __atomic_load_n(&g->strangers->flags, __ATOMIC_ACQUIRE) & WEIR_SB_PASS_UNKNOWN;
 }
 
 /* ---- policies and sandboxes ---- */
@@ -626,6 +803,11 @@ int guard_renew_policy(struct guard *g, uint32_t id, const struct policy_image *
 	return put_policy(g, id, img, read_slot(g, id).generation, e);
 }
 
+uint32_t guard_get_generation(const struct guard *g, uint32_t id)
+{
+	return id < WEIR_POLICIES_MAX ? read_slot(g, id).generation : 0;
+}
+
 int guard_del_policy(struct guard *g, uint32_t id, struct err *e)
 {
 	int rc = check_slot(id, e);
@@ -635,6 +817,25 @@ int guard_del_policy(struct guard *g, uint32_t id, struct err *e)
 		return rc;
 	old = read_slot(g, id);
 	return old.image ? swap_slot(g, id, 0, old.generation + 1, e) : 0;
+}
+
+/* The entry's flows so far count no more. */
+static void renew(struct guard *g, const struct weir_sandbox *sb)
+{
+	if (g->sandboxes_max != 1)
+		return;
+	__atomic_store_n(&g->renewed->flows, sb->flows, __ATOMIC_RELEASE);
+	__atomic_store_n(&g->renewed->inbound_flows, sb->inbound_flows, __ATOMIC_RELEASE);
+}
+
+uint64_t guard_taken_flows(const struct guard *g, const struct weir_sandbox *sb)
+{
+	return sb->flows - __atomic_load_n(&g->renewed->flows, __ATOMIC_ACQUIRE);
+}
+
+uint64_t guard_taken_inbound(const struct guard *g, const struct weir_sandbox *sb)
+{
+	return sb->inbound_flows - __atomic_load_n(&g->renewed->inbound_flows, __ATOMIC_ACQUIRE);
 }
 
 int guard_set_sandbox(struct guard *g, uint64_t cgroup, uint32_t policy, uint32_t flags, struct err *e)
@@ -647,10 +848,12 @@ int guard_set_sandbox(struct guard *g, uint64_t cgroup, uint32_t policy, uint32_
 	/* Any number that no earlier entry of this cgroup had. */
 	clock_gettime(CLOCK_BOOTTIME, &now);
 	sb.epoch = (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
-	if (bpf_map_update_elem(g->maps[MAP_SANDBOXES], &cgroup, &sb, BPF_ANY) == 0)
+	if (bpf_map_update_elem(g->maps[MAP_SANDBOXES], &cgroup, &sb, BPF_ANY) == 0) {
+		renew(g, &sb);
 		return 0;
+	}
 	if (errno == E2BIG)
-		return err_set(e, ENOSPC, LAYER, "%d cgroups are governed already", WEIR_SANDBOXES_MAX);
+		return err_set(e, ENOSPC, LAYER, "%u cgroups are governed already", g->sandboxes_max);
 	return err_errno(e, errno, LAYER, "cannot enter the cgroup");
 }
 
@@ -678,6 +881,10 @@ int guard_renew_flows(struct guard *g, uint64_t cgroup, struct err *e)
 
 	if (rc < 0 || (!sb.flows && !sb.inbound_flows))
 		return rc;
+	if (g->sandboxes_max == 1) {
+		renew(g, &sb);
+		return 0;
+	}
 	sb.flows = sb.inbound_flows = 0;
 	if (bpf_map_update_elem(g->maps[MAP_SANDBOXES], &cgroup, &sb, BPF_EXIST) < 0)
 		return err_errno(e, errno, LAYER, "cannot renew the cgroup's entry");
@@ -696,14 +903,30 @@ int guard_get_flow(const struct guard *g, const struct weir_flow_key *key, struc
 	return 0;
 }
 
+/* Cgroups without an entry share one allowance; what is swept can be used again. */
+static void give_place_back(struct guard *g, const struct weir_flow_key *key)
+{
+	if (key->reason == WEIR_REASON_NO_ENTRY)
+		__atomic_fetch_sub(key->hook == WEIR_HOOK_INGRESS ? &g->strangers->inbound_flows : &g->strangers->flows, 1,
+				   __ATOMIC_RELAXED);
+}
+
 int guard_del_flow(struct guard *g, const struct weir_flow_key *key)
 {
 	if (bpf_map_delete_elem(g->maps[MAP_FLOWS], key) < 0)
 		return -errno;
-	/* Cgroups without an entry share one allowance; what is swept can be used again. */
-	if (key->reason == WEIR_REASON_NO_ENTRY)
-		__atomic_fetch_sub(key->hook == WEIR_HOOK_INGRESS ? &g->strangers->inbound_flows : &g->strangers->flows, 1,
-				   __ATOMIC_RELAXED);
+	give_place_back(g, key);
+	return 0;
+}
+
+int guard_take_flow(struct guard *g, const struct weir_flow_key *key, struct weir_flow *ret)
+{
+	struct weir_flow f;
+
+	if (bpf_map_lookup_and_delete_elem(g->maps[MAP_FLOWS], key, &f) < 0)
+		return -errno;
+	give_place_back(g, key);
+	*ret = f;
 	return 0;
 }
 
@@ -777,6 +1000,7 @@ int guard_stats(const struct guard *g, uint64_t ret[WEIR_STAT_COUNT], struct err
 
 static int probe_one(size_t which, char *log, struct err *e)
 {
+	const struct guard_opts any = {.level = 1};
 	struct bpf_program *p = NULL;
 	struct guard_bpf *s;
 	int rc = open_programs(&s, log, e);
@@ -785,7 +1009,7 @@ static int probe_one(size_t which, char *log, struct err *e)
 		return rc;
 	while ((p = bpf_object__next_program(s->obj, p)))
 		bpf_program__set_autoload(p, !strcmp(bpf_program__name(p), hooks[which].prog));
-	rc = configure(s, 1, 0, e);
+	rc = configure(s, &any, 0, e);
 	if (rc == 0)
 		rc = guard_bpf__load(s);
 	guard_bpf__destroy(s);

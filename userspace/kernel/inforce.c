@@ -86,24 +86,29 @@ int inforce_at_place(const struct inforce *f, struct err *e)
 	return at_place(f->path[0] ? f->path : f->policy->name, e);
 }
 
-static int read_document(const char *name, struct policy **ret, struct err *e)
+static int copy_blob(const struct blob *shipped, struct text *ret, struct err *e)
 {
+	ret->data = malloc(shipped->len + 1);
+	if (!ret->data)
+		return err_set(e, ENOMEM, WHERE, "out of memory");
+	memcpy(ret->data, shipped->data, shipped->len);
+	ret->len = shipped->len;
+	return 0;
+}
+
+static int read_document(struct inforce *f, struct err *e)
+{
+	const char *name = f->path[0] ? f->path : EMBEDDED_DEFAULT;
 	struct err inner = {0};
 	struct blob shipped;
 	struct text text = {0};
-	int rc;
+	int rc = blob_policy(name, &shipped) ? copy_blob(&shipped, &text, e) : read_file(name, &text, e);
 
-	if (!name[0])
-		name = EMBEDDED_DEFAULT;
-	if (blob_policy(name, &shipped)) {
-		rc = policy_parse(shipped.data, shipped.len, ret, &inner);
-	} else {
-		rc = read_file(name, &text, e);
-		if (rc < 0)
-			return rc;
-		rc = policy_parse(text.data, text.len, ret, &inner);
-		free(text.data);
-	}
+	if (rc < 0)
+		return rc;
+	f->text = text.data;
+	f->text_len = text.len;
+	rc = policy_parse(text.data, text.len, &f->policy, &inner);
 	if (rc < 0 && e) {
 		*e = inner;
 		at_place(name, e);
@@ -138,7 +143,11 @@ static struct policy_env seen_by(const struct inforce *f, const struct netenv *n
 {
 	struct policy_env env = net->env;
 
-	if (f->servers) {
+	if (f->named_count) {
+		memcpy(room, f->named, sizeof f->named);
+		env.resolver_count = f->named_count;
+		env.resolvers = room;
+	} else if (f->servers) {
 		env.resolver_count = f->servers(net, room);
 		env.resolvers = room;
 	}
@@ -177,7 +186,7 @@ static void override(const struct inforce *f)
 /* Fills in everything but `path`, and nothing of it on failure. */
 static int load(struct inforce *f, struct err *e)
 {
-	int rc = read_document(f->path, &f->policy, e);
+	int rc = read_document(f, e);
 
 	if (rc == 0)
 		override(f);
@@ -192,9 +201,16 @@ static int load(struct inforce *f, struct err *e)
 
 int inforce_load(struct inforce *ret, const char *policy, struct err *e)
 {
-	struct inforce f = {0};
+	return inforce_load_seeing(ret, policy, NULL, 0, e);
+}
+
+int inforce_load_seeing(struct inforce *ret, const char *policy, const struct cidr *servers, size_t count, struct err *e)
+{
+	struct inforce f = {.named_count = count};
 	int rc = name_document(f.path, sizeof f.path, policy, e);
 
+	for (size_t i = 0; i < count && i < RESOLVCONF_SERVERS; i++)
+		f.named[i] = servers[i];
 	if (rc == 0)
 		rc = load(&f, e);
 	if (rc == 0)
@@ -210,6 +226,9 @@ void inforce_clear(struct inforce *f)
 	f->image = image_free(f->image);
 	netenv_clear(&f->net);
 	memset(&f->net, 0, sizeof f->net);
+	free(f->text);
+	f->text = NULL;
+	f->text_len = 0;
 	f->generation = 0;
 }
 
@@ -260,12 +279,31 @@ int inforce_apply(struct inforce *f, struct guard *g, uint32_t slot, struct err 
 	return 0;
 }
 
-int inforce_reread(const struct inforce *f, struct inforce *ret, struct err *e)
+int inforce_resume(struct inforce *f, struct guard *g, uint32_t slot, uint32_t generation, struct err *e)
 {
-	struct inforce fresh = {
-	    .slot = f->slot, .servers = f->servers, .quiet = f->quiet, .datagram_sockets = f->datagram_sockets};
+	uint32_t there = guard_get_generation(g, slot);
 	int rc;
 
+	if (there != generation)
+		return err_set(e, ESTALE, "policy", "generation %u of the policy is in force, and not %u", there, generation);
+	rc = guard_renew_policy(g, slot, f->image, e);
+	if (rc < 0)
+		return rc;
+	f->slot = slot;
+	f->generation = generation;
+	return 0;
+}
+
+int inforce_reread(const struct inforce *f, struct inforce *ret, struct err *e)
+{
+	struct inforce fresh = {.slot = f->slot,
+				.servers = f->servers,
+				.named_count = f->named_count,
+				.quiet = f->quiet,
+				.datagram_sockets = f->datagram_sockets};
+	int rc;
+
+	memcpy(fresh.named, f->named, sizeof fresh.named);
 	memcpy(fresh.path, f->path, sizeof fresh.path);
 	rc = load(&fresh, e);
 	if (rc == 0)

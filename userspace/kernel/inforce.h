@@ -24,6 +24,10 @@ struct inforce {
 	/* The name servers of those it is for, when they see others than this host does. NULL: the host's own. Kept for good.
 	 */
 	size_t (*servers)(const struct netenv *host, struct cidr ret[RESOLVCONF_SERVERS]);
+	struct cidr named[RESOLVCONF_SERVERS]; /* .. or these, whatever the host's are, when there are any. Kept for good */
+	size_t named_count;
+	char *text; /* the document as it was read */
+	size_t text_len;
 	bool quiet;		   /* what is allowed is not listed, whatever the document says. Kept for good */
 	uint32_t datagram_sockets; /* at most so many, whatever the document says; 0: what it says. Kept for good */
 };
@@ -33,6 +37,8 @@ struct inforce {
  * kernel map. Errors: where = "--policy", the message names file and place.
  */
 int inforce_load(struct inforce *ret, const char *policy, struct err *e);
+/* The same for those whose name servers are these; none: the host's own. */
+int inforce_load_seeing(struct inforce *ret, const char *policy, const struct cidr *servers, size_t count, struct err *e);
 void inforce_clear(struct inforce *f);
 #define _cleanup_inforce_ __attribute__((cleanup(inforce_clear)))
 
@@ -51,6 +57,13 @@ int inforce_behind(const struct inforce *f, uint32_t slot, uint32_t datagram_soc
 
 /* Puts it into `slot`. */
 int inforce_apply(struct inforce *f, struct guard *g, uint32_t slot, struct err *e);
+
+/*
+ * The same document is in `slot` already, as `generation`, put there by another process at another time: what its dynamic sets
+ * hold here and now is put in its place. -ESTALE: the slot's generation is
+ * another. The caller sees to it that nobody replaces the policy meanwhile.
+ */
+int inforce_resume(struct inforce *f, struct guard *g, uint32_t slot, uint32_t generation, struct err *e);
 
 /*
  * The two halves of a reload (SIGHUP), so that the new document can be looked at before it is in force. What inforce_reread()

@@ -18,6 +18,7 @@
 #include "plan.h"
 #include "registry/agents.h"
 #include "registry/store.h"
+#include "supervisor/remember.h"
 #include "supervisor/supervisor.h"
 
 struct supervisor;
@@ -185,15 +186,6 @@ TAILQ_HEAD(template_list, box_template);
 
 struct note_queue;
 
-/* What it takes to put words to what a policy judged that may have been replaced since. */
-#define REMEMBERED_POLICIES 9 /* one of them is being replaced */
-struct remembered_policy {
-	uint32_t generation; /* 0: none */
-	char (*rule_names)[POLICY_NAME_MAX];
-	size_t rule_count;
-	struct weir_image head;
-};
-
 /* What a sandbox is made with, beside the policy's rules: fixed while it lives. */
 struct tightening {
 	struct cgroup_limits cgroup;
@@ -205,8 +197,7 @@ struct tightening {
 struct supervisor {
 	struct supervisor_config config;
 	struct inforce inforce[SLOTS]; /* those without a `policy` are not in use */
-	struct remembered_policy remembered[SLOTS][REMEMBERED_POLICIES];
-	unsigned next_remembered[SLOTS];
+	struct remembered remembered[SLOTS];
 	unsigned failed_reloads;
 	uint64_t refresh_ns;	   /* when to read the host's addresses again; 0: when they change */
 	uint64_t refreshed_ns;	   /* when they were read last */
@@ -247,6 +238,7 @@ struct supervisor {
 	unsigned making;	      /* sandboxes whose building takes our time; see pool.c */
 	struct template_list templates;
 	struct box_template *snippets;	/* one of them */
+	struct attached *attached;	/* attached.c; NULL: none of our business */
 	unsigned stages;		/* stage directories so far: each has a name of its own */
 	uint16_t cpu_load[CPU_SETSIZE]; /* granted sandboxes on each CPU */
 	uint64_t quiet_ns;		/* after a grant: until then its client has the CPU, see pool.c */
@@ -479,5 +471,6 @@ void notes_drain_all(struct supervisor *s);		 /* in any case: a run ends, and it
 /* ---- sweep.c ---- */
 int sweep_claim(struct supervisor *s, struct err *e); /* the instance's lock */
 int sweep_dead(struct supervisor *s, struct err *e);  /* under the global lock */
+int sweep_own(struct supervisor *s, struct err *e);   /* likewise, and of our own name alone */
 
 #endif

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Start, loop and end of the supervisor. */
-#include "supervisor/internal.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -26,6 +24,7 @@
 #include "core/log.h"
 #include "filter.h"
 #include "ipc/decode.h"
+#include "supervisor/attached.h"
 
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x0010U
@@ -146,6 +145,17 @@ static void tell_pool(struct supervisor *s, struct client *c, const struct ask *
 	client_tell(c, &t, NULL, 0);
 }
 
+/* Whoever asks a service that has none is told so at once. */
+static void decline(struct client *c, const struct ask *a)
+{
+	struct tell t = {.type = TELL_FAIL, .req = a->req, .fail.code = ENOTSUP};
+
+	snprintf(t.fail.layer, sizeof t.fail.layer, FAIL_POLICY_ONLY);
+	snprintf(t.fail.text, sizeof t.fail.text,
+		 "this service runs with --policy-only: it puts policies on what already runs, and has no sandboxes");
+	client_tell(c, &t, NULL, 0);
+}
+
 static void on_client(struct supervisor *s, struct source *src, uint32_t events)
 {
 	struct client *c = src->owner;
@@ -172,7 +182,10 @@ static void on_client(struct supervisor *s, struct source *src, uint32_t events)
 		}
 		switch ((enum ask_type)a.type) {
 		case ASK_SANDBOX:
-			pool_ask(s, c, &a);
+			if (s->config.policy_only)
+				decline(c, &a);
+			else
+				pool_ask(s, c, &a);
 			break;
 		case ASK_START:
 			start_run(s, c, &a);
@@ -245,6 +258,7 @@ static void on_signal(struct supervisor *s, struct source *src, uint32_t events)
 		/* Asked for by somebody. The kernel sends one too when a terminal is closed: that is a stop. */
 		if (si.ssi_signo == SIGHUP && si.ssi_code != SI_KERNEL) {
 			slot_reload(s);
+			attached_recheck(s);
 			return; /* whoever sends it without end must not keep us from the rest; the next one wakes us again */
 		}
 		if (si.ssi_signo != SIGCHLD) {
@@ -371,16 +385,24 @@ static void raise_open_files(void)
 		log_warn("the limit of open files stays: %s", strerror(errno));
 }
 
+/* What every service has, whatever it does. Takes auditor_fd. */
+static int open_loop(struct supervisor *s, int auditor_fd, struct err *e)
+{
+	int rc = make_epoll(s, e);
+
+	if (rc == 0)
+		return notes_new(s, auditor_fd, e);
+	if (auditor_fd >= 0)
+		close(auditor_fd);
+	return rc;
+}
+
 int instance_open(struct supervisor *s, int auditor_fd, struct err *e)
 {
 	struct cgroup_host host;
 	_cleanup_fd_ int global = -1;
-	int rc = make_epoll(s, e);
+	int rc = open_loop(s, auditor_fd, e);
 
-	if (rc == 0)
-		rc = notes_new(s, auditor_fd, e);
-	else if (auditor_fd >= 0)
-		close(auditor_fd);
 	if (rc == 0)
 		rc = cgroup_host_find(&host, e);
 	if (rc == 0)
@@ -428,7 +450,31 @@ static int set_up(struct supervisor *s, int auditor_fd, struct err *e)
 		rc = own_mounts(e);
 	if (rc == 0)
 		rc = template_open(s, e);
+	if (rc == 0 && s->config.attached)
+		rc = attached_open(s, e);
 	return rc;
+}
+
+/*
+ * Without sandboxes: its own name, since two services must not write one record, and nothing in the kernel. What an ordinary
+ * service left under that name is swept; what others left is theirs, or their next start's.
+ */
+static int set_up_policy_only(struct supervisor *s, int auditor_fd, struct err *e)
+{
+	_cleanup_fd_ int global = -1;
+	int rc;
+
+	raise_open_files();
+	rc = open_loop(s, auditor_fd, e);
+	if (rc == 0)
+		rc = supervisor_lock(&global, e);
+	if (rc == 0)
+		rc = sweep_claim(s, e);
+	if (rc == 0)
+		rc = sweep_own(s, e);
+	if (rc == 0)
+		rc = slot_watch(s, e);
+	return rc < 0 ? rc : attached_open(s, e);
 }
 
 struct supervisor *supervisor_alloc(const char *instance)
@@ -467,8 +513,7 @@ int supervisor_new(struct supervisor **ret, const struct supervisor_config *conf
 
 	if (!s) {
 		inforce_clear(config->policy);
-		if (config->tool_policy)
-			inforce_clear(config->tool_policy);
+		inforce_clear(config->tool_policy);
 		return err_set(e, ENOMEM, "supervisor", "out of memory");
 	}
 	s->config = *config;
@@ -481,7 +526,7 @@ int supervisor_new(struct supervisor **ret, const struct supervisor_config *conf
 	}
 	s->admit = tighten_admit;
 	s->admitted = tighten_admitted;
-	rc = set_up(s, auditor_fd, e);
+	rc = s->config.policy_only ? set_up_policy_only(s, auditor_fd, e) : set_up(s, auditor_fd, e);
 	if (rc < 0) {
 		supervisor_free(s, NULL);
 		return rc;
@@ -497,7 +542,7 @@ const char *supervisor_python(const struct supervisor *s)
 
 const char *supervisor_warning(const struct supervisor *s, size_t i)
 {
-	return image_warning(s->snippets->image, i);
+	return s->snippets ? image_warning(s->snippets->image, i) : NULL;
 }
 
 /* ---- loop ---- */
@@ -519,6 +564,7 @@ static int next_timeout_ms(const struct supervisor *s)
 	at = earlier(at, s->drain_until_ns);
 	at = earlier(at, s->guard_checked_ns + GUARD_CHECK_NS);
 	at = earlier(at, s->refresh_ns);
+	at = earlier(at, attached_wake_ns(s));
 	if (!at)
 		return -1;
 	return at <= now ? 0 : (int)((at - now + 999999) / 1000000);
@@ -553,6 +599,8 @@ static void check_guard(struct supervisor *s)
 		return;
 	s->guard_checked_ns = now_ns();
 	slot_check_resolvers(s);
+	if (s->config.policy_only)
+		return; /* there is none of our own */
 	if (guard_verify(s->guard, s->cgroups.v2_fd, &e) == 0) {
 		s->unguarded = false;
 		return;
@@ -605,6 +653,7 @@ int supervisor_run(struct supervisor *s, struct err *e)
 		if (s->refresh_ns && now_ns() >= s->refresh_ns)
 			slot_refresh(s);
 		hear_clients(s);
+		attached_tick(s);
 		template_tend(s);
 		pool_fill(s);
 		pool_tell(s, false);
@@ -670,6 +719,7 @@ int supervisor_free(struct supervisor *s, struct err *e)
 		end_all(s);
 		notes_drain_all(s);
 	}
+	attached_close(s);
 	if (s->notes && s->auditor_src.fd >= 0) {
 		note_init(&n, NOTE_FLUSH, NULL);
 		notes_push(s, &n);

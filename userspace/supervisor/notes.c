@@ -3,8 +3,6 @@
  * The way to the auditor. The ring is drained only while the auditor keeps up, so that a flood waits in the kernel's ring
  * (which counts what it can't take) and not in our memory; what we must say, that a run began or ended, is never dropped.
  */
-#include "supervisor/internal.h"
-
 #include <errno.h>
 #include <poll.h>
 #include <stddef.h>
@@ -15,6 +13,7 @@
 #include <time.h>
 
 #include "core/log.h"
+#include "supervisor/attached.h"
 
 #define QUEUE_MAX 16384	 /* notes held for a slow auditor; beyond it details are dropped and counted */
 #define QUEUE_PAUSE 4096 /* stop draining the ring above this */
@@ -178,6 +177,7 @@ void notes_pump(struct supervisor *s)
 	}
 	want_out(s, q->count > 0);
 	want_ring(s, !notes_behind(s));
+	attached_want_rings(s, !notes_behind(s));
 	if (!q->count && q->room > QUEUE_PAUSE) {
 		/* A flood is over: its memory goes back. */
 		free(q->ring);
@@ -188,7 +188,7 @@ void notes_pump(struct supervisor *s)
 bool notes_push(struct supervisor *s, const struct note *n)
 {
 	struct note_queue *q = s->notes;
-	bool detail = n->type == NOTE_EVENT || n->type == NOTE_FLOW;
+	bool detail = n->type == NOTE_EVENT || n->type == NOTE_FLOW || n->type == NOTE_SOCKET;
 
 	if (s->auditor_src.fd < 0)
 		return false;

@@ -5,8 +5,6 @@
  *
  * Two documents, three slots: that of carriers is the tools' document once more.
  */
-#include "supervisor/internal.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +14,7 @@
 
 #include "core/log.h"
 #include "core/samefile.h"
+#include "supervisor/attached.h"
 
 #define WARNINGS_MAX 16
 #define RESOLV_CONF "/etc/resolv.conf"
@@ -32,67 +31,16 @@ static bool in_use(const struct supervisor *s, enum slot slot)
 
 /* ---- what was in force, by slot and generation ---- */
 
-static void forget(struct remembered_policy *r)
-{
-	free(r->rule_names);
-	memset(r, 0, sizeof *r);
-}
-
-static void put_down(struct remembered_policy *r, const struct inforce *f)
-{
-	r->generation = f->generation;
-	r->head = f->image->head;
-	r->rule_names = calloc(f->policy->rule_count + 1, sizeof *r->rule_names);
-	if (!r->rule_names) {
-		log_warn("out of memory: rules of policy generation %u will be recorded by number only", f->generation);
-		return;
-	}
-	r->rule_count = f->policy->rule_count;
-	for (size_t i = 0; i < r->rule_count; i++)
-		snprintf(r->rule_names[i], sizeof r->rule_names[i], "%s", f->policy->rules[i].name);
-}
-
-/* The place for the next is always empty: what the oldest judged and the ring still holds is told while both have a name. */
 static void remember(struct supervisor *s, enum slot slot)
 {
-	struct remembered_policy *oldest;
-	unsigned *next = &s->next_remembered[slot];
-
-	put_down(&s->remembered[slot][*next], &s->inforce[slot]);
-	*next = (*next + 1) % REMEMBERED_POLICIES;
-	oldest = &s->remembered[slot][*next];
-	if (oldest->generation)
+	if (remembered_add(&s->remembered[slot], &s->inforce[slot]))
 		notes_drain_all(s);
-	forget(oldest);
-}
-
-static const struct remembered_policy *recall(const struct supervisor *s, enum slot slot, uint32_t generation)
-{
-	for (unsigned i = 0; generation && i < REMEMBERED_POLICIES; i++)
-		if (s->remembered[slot][i].generation == generation)
-			return &s->remembered[slot][i];
-	return NULL;
+	remembered_make_room(&s->remembered[slot]);
 }
 
 void slot_judged(const struct supervisor *s, enum slot slot, const struct weir_flow_key *k, struct note_judged *ret)
 {
-	const struct remembered_policy *r = recall(s, slot, k->generation);
-	struct cidr carried;
-
-	memset(ret, 0, sizeof *ret);
-	if (!r)
-		return;
-	if (k->rule >= 1 && k->rule <= r->rule_count)
-		snprintf(ret->rule_name, sizeof ret->rule_name, "%s", r->rule_names[k->rule - 1]);
-	if (k->via == WEIR_VIA_NAT64_CONFIGURED) {
-		/* Only the head is asked for its prefixes. */
-		const struct policy_image image = {.head = r->head};
-
-		if (image_carried(&image, k->daddr, k->via, &carried)) {
-			memcpy(ret->carried, carried.addr + 12, sizeof ret->carried);
-			ret->has_carried = 1;
-		}
-	}
+	remembered_judged(&s->remembered[slot], k, ret);
 }
 
 void slot_name(const struct inforce *f, struct note_policy *ret)
@@ -273,7 +221,8 @@ static void reload_one(struct supervisor *s, enum slot slot)
 
 void slot_reload(struct supervisor *s)
 {
-	reload_one(s, SLOT_SNIPPET);
+	if (in_use(s, SLOT_SNIPPET))
+		reload_one(s, SLOT_SNIPPET);
 	if (in_use(s, SLOT_TOOL))
 		reload_one(s, SLOT_TOOL);
 }
@@ -300,6 +249,7 @@ void slot_refresh(struct supervisor *s)
 
 	s->refresh_ns = 0;
 	s->refreshed_ns = now_ns();
+	attached_refresh(s);
 	for (enum slot slot = 0; rc >= 0 && slot < SLOTS; slot++)
 		if (in_use(s, slot))
 			rc = refresh(s, slot, &e);
@@ -365,8 +315,7 @@ void slot_free(struct supervisor *s)
 {
 	source_close(s, &s->addresses_src);
 	for (enum slot slot = 0; slot < SLOTS; slot++) {
-		for (unsigned i = 0; i < REMEMBERED_POLICIES; i++)
-			forget(&s->remembered[slot][i]);
+		remembered_clear(&s->remembered[slot]);
 		inforce_clear(&s->inforce[slot]);
 	}
 }

@@ -4,8 +4,6 @@
  * template has a line of its own; building is one at a time, turn by turn between templates, and first for those that somebody
  * waits for.
  */
-#include "supervisor/internal.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -17,6 +15,7 @@
 
 #include "core/cleanup.h"
 #include "core/log.h"
+#include "supervisor/attached.h"
 
 #define BUILDING_MAX 4		     /* at once, of all templates: more would only slow each other down */
 #define RETRY_FIRST_NS 200000000ull  /* after a failed build; doubled up to .. */
@@ -492,8 +491,15 @@ void pool_fill(struct supervisor *s)
 	pool_build_failed(s, t);
 }
 
+/* Without sandboxes: ready means that whatever has a policy has it in force. */
+static void state_of_attached(const struct supervisor *s, struct tell_pool *ret)
+{
+	memset(ret, 0, sizeof *ret);
+	ret->ready = !attached_problem(s, ret->not_ready, sizeof ret->not_ready);
+}
+
 /* That of snippets: an agent's sandboxes are no pool. */
-void pool_state(struct supervisor *s, struct tell_pool *ret)
+static void state_of_pool(const struct supervisor *s, struct tell_pool *ret)
 {
 	const struct box_template *t = s->snippets;
 	struct tell_pool p = {
@@ -516,6 +522,14 @@ void pool_state(struct supervisor *s, struct tell_pool *ret)
 	else if (!t->was_full)
 		snprintf(p.not_ready, sizeof p.not_ready, "the pool is being filled: %u of %u warm", p.warm, p.size);
 	*ret = p;
+}
+
+void pool_state(struct supervisor *s, struct tell_pool *ret)
+{
+	if (s->config.policy_only)
+		state_of_attached(s, ret);
+	else
+		state_of_pool(s, ret);
 }
 
 void pool_tell(struct supervisor *s, bool always)

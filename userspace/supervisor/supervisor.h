@@ -45,9 +45,11 @@ struct supervisor_config {
 	bool tool_egress; /* tools have a way out; without it their network is a snippet's, and tool_policy denies all */
 	int gateway_fd;	  /* the gateway's end of struct carry; taken; -1: none */
 	unsigned pool_size;
+	bool attached;	  /* looks after policies on cgroups that others made: attached.h */
+	bool policy_only; /* .. and does nothing else: no sandboxes, so no image, cgroups or programs of its own */
 	bool single; /* one sandbox is all that will be asked for: none is built after it */
 	/* 0: those of the limits table; only tests want others */
-	unsigned session_idle_s, session_life_s, call_ready_s, agent_idle_s, agents_called;
+	unsigned session_idle_s, session_life_s, call_ready_s, agent_idle_s, agents_called, window_s;
 	enum plan_step fault, skip; /* only in builds with WEIR_TEST_HOOKS */
 };
 

@@ -26,6 +26,7 @@
 #include "supervisor/leftover.h"
 
 #define NAMES_MAX 256
+#define ATTACHED_NAME "attached" /* last part of ATTACHED_DIR and of ATTACHED_PINS */
 #define GLOBAL_LOCK RUN_DIR "/lock"
 #define WAY_OUT ".out" /* what the name of a carrier's cgroup has behind its sandbox's */
 
@@ -105,7 +106,7 @@ int sweep_claim(struct supervisor *s, struct err *e)
 	return rc < 0 ? rc : note_state_dir(s, e);
 }
 
-/* Names of instances that left anything anywhere. */
+/* Names of instances that left anything anywhere. Attachments are no instance's: they are meant to outlive us all. */
 struct names {
 	char name[NAMES_MAX][64];
 	unsigned count;
@@ -117,7 +118,8 @@ static void add_names(struct names *n, const char *dir)
 	struct dirent *de;
 
 	while (d && (de = readdir(d))) {
-		bool known = de->d_name[0] == '.' || strlen(de->d_name) >= sizeof n->name[0] || de->d_type != DT_DIR;
+		bool known = de->d_name[0] == '.' || strlen(de->d_name) >= sizeof n->name[0] || de->d_type != DT_DIR ||
+			     !strcmp(de->d_name, ATTACHED_NAME);
 
 		for (unsigned i = 0; !known && i < n->count; i++)
 			known = !strcmp(n->name[i], de->d_name);
@@ -350,6 +352,15 @@ static int sweep_one(const struct cgroup_host *host, const char *name, struct su
 	return rc;
 }
 
+static bool left_anything(const struct cgroup_host *host, const char *name)
+{
+	char pins[128], tree[512];
+
+	snprintf(pins, sizeof pins, PIN_DIR "/%s", name);
+	snprintf(tree, sizeof tree, "%s/" CGROUP_TOP "/%s", host->v2_path, name);
+	return access(pins, F_OK) == 0 || access(tree, F_OK) == 0;
+}
+
 static int sweep(const struct cgroup_host *host, const char *except, struct supervisor *s, struct sweep_result *ret,
 		 struct err *e)
 {
@@ -370,14 +381,8 @@ static int sweep(const struct cgroup_host *host, const char *except, struct supe
 			continue;
 		}
 		/* Our own name: we hold its lock, so what stands there is an earlier life of ours. */
-		if (own) {
-			char pins[128], tree[512];
-
-			snprintf(pins, sizeof pins, PIN_DIR "/%s", name);
-			snprintf(tree, sizeof tree, "%s/" CGROUP_TOP "/%s", host->v2_path, name);
-			if (access(pins, F_OK) < 0 && access(tree, F_OK) < 0)
-				continue;
-		}
+		if (own && !left_anything(host, name))
+			continue;
 		if (!own && s && has_heir(name)) {
 			cgroup_instance_kill(host, name);
 			if (fd >= 0)
@@ -405,6 +410,18 @@ static int sweep(const struct cgroup_host *host, const char *except, struct supe
 int sweep_dead(struct supervisor *s, struct err *e)
 {
 	return sweep(&s->cgroups.host, s->instance, s, NULL, e);
+}
+
+int sweep_own(struct supervisor *s, struct err *e)
+{
+	struct sweep_result unused = {0};
+	struct cgroup_host host;
+	int rc;
+
+	rc = cgroup_host_find(&host, e);
+	if (rc == 0 && left_anything(&host, s->instance))
+		rc = sweep_one(&host, s->instance, s, &unused, e);
+	return rc;
 }
 
 int supervisor_sweep_all(struct sweep_result *ret, struct err *e)

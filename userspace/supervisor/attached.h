@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a service does for policies on cgroups that others made (attach/): it writes what the kernel saw there, keeps what their
+ * dynamic sets hold fresh, looks whether they still hold, and clears up after those that are gone. None of it is needed for a
+ * verdict: those are the kernel's, and hold when no service runs.
+ *
+ * One service of a host writes: whoever holds ATTACHED_DIR "/drain". Others look, for their readiness, and wait for it.
+ *
+ * The record of an attachment is a row of windows, runs of project PROJECT_ATTACHED with the ids "<id>.<n>", n from 1. Each
+ * begins with what has the policy and ends with what the kernel counted in it; one that was cut short has no end, and what was
+ * counted in it is in the next one's sum. The number is in attachment.json, so none is ever used twice.
+ */
+#ifndef WEIR_SUPERVISOR_ATTACHED_H
+#define WEIR_SUPERVISOR_ATTACHED_H
+
+#include "attach/attach.h"
+#include "supervisor/internal.h"
+#include "supervisor/progress.h"
+
+#define ATTACHED_PARKED 64 /* events of one attachment that wait for the name of the policy that judged them */
+
+/* One attachment, as this service has it. */
+struct one {
+	TAILQ_ENTRY(one) link;
+	struct attached *all;
+	struct attachment a; /* without its sockets */
+	struct stat file;    /* of attachment.json, when it was read */
+	bool listed;	     /* it was there when the directory was read last */
+	bool mine;	     /* its record is ours to write, and a window is open */
+	bool follows;	     /* its last window was ours, and the next one could not begin yet: nothing is missed */
+	uint64_t check_ns;   /* CLOCK_MONOTONIC: when to look at it .. */
+	uint64_t full_ns;    /* .. and when at all of it, whatever a quick look says */
+	struct stat pins;    /* of its pin directory, when all was looked at */
+
+	struct guard *guard;	  /* NULL: not open now */
+	bool in_rings;		  /* .. and its ring wakes us */
+	struct inforce policy;	  /* not of a parent, nor when it can't be read */
+	struct remembered names;  /* its policies, by generation */
+	bool stale;		  /* the host's addresses have changed since */
+	struct weir_event *parked; /* judged by a policy that the file does not know yet */
+	unsigned parked_count;
+	uint64_t parked_ns;
+
+	/* The window. */
+	bool open;
+	uint64_t began_ns; /* CLOCK_MONOTONIC */
+	struct progress_at at;
+	struct progress_slot *slot; /* NULL: there was none free */
+	uint64_t dropped;	    /* notes that the auditor has not got */
+	bool full;		    /* its flows are nearly as many as are listed */
+
+	/* What was found when it was looked at. */
+	bool looked;
+	enum attach_state state;
+	struct {
+		char name[32], text[224];
+	} problems[ATTACH_PROBLEMS];
+	size_t problem_count;
+};
+
+TAILQ_HEAD(one_list, one);
+
+/* ---- window.c: the record ---- */
+
+/* Why a window begins now, if it is not the first that this service has seen begin. */
+struct window_gap {
+	bool told; /* there was nobody to write */
+	struct progress_at before;
+	bool known; /* `before` is what was so far; else nothing was written, or it is lost */
+};
+
+/* With `o->a.record` its number. `sockets`: an attachment that has them, to list them; or NULL. */
+void window_begin(struct supervisor *s, struct one *o, const struct window_gap *gap, const struct attachment *sockets);
+/* Writes what the ring still holds, what each flow came to, and the sums. */
+void window_end(struct supervisor *s, struct one *o, enum window_end why, const char *detail);
+/* What waits in the ring, at most `budget` events. */
+void window_drain(struct supervisor *s, struct one *o, int budget);
+/* Events that waited for the name of their policy; with `all`, without it. */
+void window_unpark(struct supervisor *s, struct one *o, bool all);
+void window_drift(struct supervisor *s, const struct one *o, const char *name, const char *text, bool over);
+/* Reads the counters and puts them where the next service finds them. */
+void window_look(struct supervisor *s, struct one *o);
+
+/* ---- attached.c ---- */
+int attached_open(struct supervisor *s, struct err *e);
+/* Ends every window, and leaves what is in force alone. */
+void attached_close(struct supervisor *s);
+/* Does what is due. To be called whenever the loop turns; most times it is nothing. */
+void attached_tick(struct supervisor *s);
+uint64_t attached_wake_ns(const struct supervisor *s); /* when it is; 0: never */
+void attached_want_rings(struct supervisor *s, bool want);
+/* The host's addresses or name servers have changed. */
+void attached_refresh(struct supervisor *s);
+/* Looks at all of them now. */
+void attached_recheck(struct supervisor *s);
+/* The first that is not in force, in words; false when all are. */
+bool attached_problem(const struct supervisor *s, char *ret, size_t size);
+
+#endif
