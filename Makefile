@@ -212,7 +212,7 @@ lint: $(BPF_OBJECTS:%=$(B)/gen/%.skel.h) ## clang-format, cppcheck, clang-tidy, 
 	$(say) PURE "userspace/core includes no kernel, network or process interface"
 	$(Q)! grep -nE '#include [<"](bpf/|linux/bpf|sys/socket|sys/mount|sched|microhttpd|seccomp|kernel/|supervisor/|api/|auditor/)' userspace/core/*.[ch]
 	$(say) SHELL
-	$(Q)shellcheck deploy/install-packages deploy/quickstart .ci/run tests/fuzz/run tests/vm/fetch tests/vm/run
+	$(Q)shellcheck deploy/install-packages deploy/quickstart deploy/container/weir .ci/run tests/fuzz/run tests/vm/fetch tests/vm/run
 	$(say) CPPCHECK
 	$(Q)cppcheck -q -j2 --std=c11 --error-exitcode=1 --enable=warning,performance,portability --inline-suppr \
 		--suppressions-list=tests/cppcheck.supp -DINIT_BLOB='""' '-DLIBBPF_OPTS(t,n,...)=struct t n={__VA_ARGS__}' \
@@ -233,7 +233,9 @@ install: $(B)/weir ## install below PREFIX (default /usr/local), honouring DESTD
 	for p in policies/*.json; do install -D -m 644 $$p $(DESTDIR)$(PREFIX)/share/weir/policies/$$(basename $$p); done
 	for u in deploy/systemd/*.service; do install -D -m 644 $$u $(DESTDIR)$(PREFIX)/lib/systemd/system/$$(basename $$u); done
 	install -D -m 644 deploy/systemd/10-weir-policy.conf $(DESTDIR)$(PREFIX)/share/weir/systemd/10-weir-policy.conf
-	sed -i 's#/usr/local/bin/weir#$(PREFIX)/bin/weir#g' $(DESTDIR)$(PREFIX)/lib/systemd/system/weir*.service $(DESTDIR)$(PREFIX)/share/weir/systemd/10-weir-policy.conf
+	for h in weir.json weir-stop.json; do install -D -m 644 deploy/oci/$$h $(DESTDIR)$(PREFIX)/share/weir/oci/$$h; done
+	sed -i 's#/usr/local/bin/weir#$(PREFIX)/bin/weir#g' $(DESTDIR)$(PREFIX)/lib/systemd/system/weir*.service \
+		$(DESTDIR)$(PREFIX)/share/weir/systemd/10-weir-policy.conf $(DESTDIR)$(PREFIX)/share/weir/oci/*.json
 
 .PHONY: clean
 clean: ## remove build/
@@ -241,4 +243,4 @@ clean: ## remove build/
 
 .PHONY: help
 help: ## this list
-	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

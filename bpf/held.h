@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What bpf/held.bpf.c tells: a socket, or a device that leads out, in somebody's table of descriptors. */
+/* What bpf/held.bpf.c tells: a socket, or another way out, in somebody's table of descriptors. */
 #ifndef WEIR_BPF_HELD_H
 #define WEIR_BPF_HELD_H
 
@@ -7,7 +7,13 @@
 
 /* struct weir_held.flags */
 #define WEIR_HELD_ELSEWHERE 0x1u /* made in a cgroup that is not below the one asked about */
-#define WEIR_HELD_TUN 0x2u	 /* no socket: /dev/net/tun, of which only pid and comm are told */
+/* No sockets; only pid and comm are told of these: */
+#define WEIR_HELD_TUN 0x2u    /* /dev/net/tun */
+#define WEIR_HELD_HIDES 0x4u  /* a Unix socket in whose queue descriptors wait, or an io_uring that holds some */
+#define WEIR_HELD_CGROUP 0x8u /* a directory of cgroups beyond the target, or a file there to write to; or of pins */
+/* A packet socket of somebody who is not below the cgroup asked about; only its inode is told. */
+#define WEIR_HELD_OUTSIDE 0x10u
+#define WEIR_HELD_NO_SOCKET (WEIR_HELD_TUN | WEIR_HELD_HIDES | WEIR_HELD_CGROUP)
 
 struct weir_held {
 	__u64 inode;	  /* the socket's: the same for all who hold it */
@@ -21,9 +27,11 @@ struct weir_held {
 	__u16 protocol;
 	__u8 state; /* as TCP's states are numbered */
 	__u8 flags;
-	__u32 pid; /* of the holder, in the reader's pid namespace; 0: not to be seen there */
+	__u32 netns; /* inode of its network namespace */
+	__u32 pid;   /* of the holder, in the reader's pid namespace; 0: not to be seen there */
 	char comm[WEIR_COMM_LEN];
+	__u32 pad;
 };
-_Static_assert(sizeof(struct weir_held) == 80, "ABI");
+_Static_assert(sizeof(struct weir_held) == 88, "ABI");
 
 #endif

@@ -12,7 +12,7 @@ int weir_release(struct bpf_sock *ctx)
 	struct weir_owner *o = bpf_sk_storage_get(&owners, ctx, NULL, 0);
 	struct weir_sandbox *sb;
 
-	if (!o || !o->counted || o->counted == WEIR_EPOCH_BELOW)
+	if (!o || !o->counted)
 		return 1;
 	if (o->counted == WEIR_EPOCH_STRANGER) {
 		sb = account_of_strangers();

@@ -108,7 +108,8 @@ struct {
 	__type(value, struct weir_renewed);
 } renewed SEC(".maps");
 
-/* `counted` of a socket that is in the account of the strangers, and of one that programs further down count. */
+/* `counted` of a socket that is in the account of the strangers, and of one that programs further down count (`counted_in` is
+ * 0 then, which is no entry's key). */
 #define WEIR_EPOCH_STRANGER (~0ULL)
 #define WEIR_EPOCH_BELOW (~0ULL - 1)
 

@@ -337,9 +337,14 @@ static void add_personalities(struct profile *f)
 struct sockets {
 	struct profile *profile;
 	const struct policy_sockets *s;
-	const char *name;	/* socket or socketpair */
+	const char *names[2];	/* socket, socketpair, or both */
 	uint32_t pass, refusal; /* refusal: what takes the place of an errno; 0: none does */
 };
+
+static json_t *socket_names(const struct sockets *k)
+{
+	return json_pack("[s*, s*]", k->names[0], k->names[1]);
+}
 
 static uint32_t refusal(const struct sockets *k, int error)
 {
@@ -401,7 +406,7 @@ static void add_protocols(const struct sockets *k, struct argument family, uint3
 		if (protocol_verdict(k, type_bit, dccp, number) != k->pass)
 			continue;
 		points[count++] = args[2].value = number;
-		add_rule(k->profile, one_name(k->name), k->pass, args, 3);
+		add_rule(k->profile, socket_names(k), k->pass, args, 3);
 	}
 	if (without(points, count, PROTOCOL_BITS, &others) < 0) {
 		k->profile->rc = -E2BIG;
@@ -409,7 +414,7 @@ static void add_protocols(const struct sockets *k, struct argument family, uint3
 	}
 	for (size_t i = 0; i < others.count; i++) {
 		args[2] = in_block(2, LOW32, others.at[i]);
-		add_rule(k->profile, one_name(k->name), refusal(k, EPROTONOSUPPORT), args, 3);
+		add_rule(k->profile, socket_names(k), refusal(k, EPROTONOSUPPORT), args, 3);
 	}
 }
 
@@ -443,30 +448,46 @@ static void add_types(const struct sockets *k, struct argument block, uint32_t f
 		for (size_t i = 0; i < same.count; i++) {
 			struct argument args[2] = {block, in_block(1, FILTER_HOST_TYPE_BITS, same.at[i])};
 
-			add_rule(k->profile, one_name(k->name), verdicts[t], args, 2);
+			add_rule(k->profile, socket_names(k), verdicts[t], args, 2);
 		}
 	}
 }
 
-static void add_sockets(struct profile *f, const char *name)
+static void add_families(const struct sockets *k)
 {
-	struct sockets k = {.profile = f, .s = &f->policy->sockets, .name = name};
 	uint32_t points[POINTS_MAX];
 	struct blocks others;
 	size_t count = 0;
 
-	if (!looks_into(f, name, &k.pass))
-		return;
-	k.refusal = f->policy->monitor ? SCMP_ACT_LOG : 0;
 	for (size_t i = 0; i < filter_host_family_count; i++)
 		points[count++] = (uint32_t)filter_host_families[i].number;
 	points[count++] = AF_XDP;
 	for (size_t i = 0; i < count; i++)
-		add_types(&k, (struct argument){0, LOW32, points[i]}, points[i]);
+		add_types(k, (struct argument){0, LOW32, points[i]}, points[i]);
 	if (without(points, count, FAMILY_BITS, &others) < 0)
-		f->rc = -E2BIG;
+		k->profile->rc = -E2BIG;
 	for (size_t i = 0; i < others.count; i++)
-		add_types(&k, in_block(0, LOW32, others.at[i]), others.at[i].value);
+		add_types(k, in_block(0, LOW32, others.at[i]), others.at[i].value);
+}
+
+static void add_sockets(struct profile *f)
+{
+	struct sockets k = {.profile = f, .s = &f->policy->sockets, .names = {"socket", "socketpair"}};
+	uint32_t pass;
+	bool one = looks_into(f, "socket", &k.pass), two = looks_into(f, "socketpair", &pass);
+
+	k.refusal = f->policy->monitor ? SCMP_ACT_LOG : 0;
+	if (one && two && k.pass == pass) {
+		add_families(&k);
+		return;
+	}
+	k.names[1] = NULL;
+	if (one)
+		add_families(&k);
+	k.names[0] = "socketpair";
+	k.pass = pass;
+	if (two)
+		add_families(&k);
 }
 
 /* ---- the whole ---- */
@@ -509,8 +530,7 @@ int filter_host_oci(const struct policy *p, struct filter_host_oci *ret, struct 
 	if (rc == 0) {
 		f.rules = json_array();
 		add_calls(&f);
-		add_sockets(&f, "socket");
-		add_sockets(&f, "socketpair");
+		add_sockets(&f);
 		add_namespaces(&f, "clone", false);
 		add_namespaces(&f, "unshare", true);
 		add_ioctls(&f);

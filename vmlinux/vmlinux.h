@@ -92,6 +92,11 @@ struct __sk_buff {
 
 struct kernfs_node {
 	__u64 id;
+	struct kernfs_node *parent; /* before 6.15 */
+};
+
+struct kernfs_node___6_15 {
+	struct kernfs_node *__parent;
 };
 
 struct cgroup {
@@ -108,12 +113,33 @@ struct sock_cgroup_data {
 	struct cgroup *cgroup;
 };
 
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct sk_buff_head {
+	__u32 qlen;
+};
+
 struct in6_addr {
 	__u8 whole; /* 16 bytes; only its place is asked for */
 };
 
+struct ns_common {
+	unsigned int inum;
+};
+
+struct net {
+	struct ns_common ns;
+};
+
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
 struct sock_common {
 	unsigned long skc_flags;
+	possible_net_t skc_net;
 	unsigned short skc_family;
 	volatile unsigned char skc_state;
 	__be16 skc_dport;
@@ -132,21 +158,75 @@ struct sock {
 	struct sock_common __sk_common;
 	__u16 sk_type;
 	__u16 sk_protocol;
+	struct sk_buff_head sk_receive_queue;
 	struct sock_cgroup_data sk_cgrp_data;
+};
+
+struct scm_stat {
+	atomic_t nr_fds;
+};
+
+struct unix_sock {
+	struct sock sk;
+	struct scm_stat scm_stat;
 };
 
 struct socket {
 	struct sock *sk;
 };
 
+struct super_block {
+	unsigned long s_magic;
+};
+
 struct inode {
 	__u16 i_mode;
 	__u32 i_rdev;
 	unsigned long i_ino;
+	struct super_block *i_sb;
+	void *i_private;
+};
+
+struct qstr {
+	const unsigned char *name;
+};
+
+struct dentry {
+	struct qstr d_name;
+	struct inode *d_inode;
+};
+
+struct vfsmount {
+	struct dentry *mnt_root;
+	int mnt_flags;
+};
+
+struct path {
+	struct vfsmount *mnt;
+	struct dentry *dentry;
 };
 
 struct file {
+	unsigned int f_mode;
+	struct path f_path;
 	struct inode *f_inode;
+	void *private_data;
+};
+
+struct io_ring_ctx {
+	unsigned int nr_user_files; /* before 6.13 */
+};
+
+struct io_rsrc_data {
+	unsigned int nr;
+};
+
+struct io_file_table {
+	struct io_rsrc_data data;
+};
+
+struct io_ring_ctx___6_13 {
+	struct io_file_table file_table;
 };
 
 struct inet_sock {

@@ -24,10 +24,14 @@ _weir_policy() {
 		mapfile -t COMPREPLY < <(compgen -W 'packet ipv4_options routing_header fragment' -- "$1")
 		return
 		;;
+	--format)
+		mapfile -t COMPREPLY < <(compgen -W oci-seccomp -- "$1")
+		return
+		;;
 	--host | --resolver) return ;;
 	esac
 	if ((COMP_CWORD == $3 + 1)); then
-		mapfile -t COMPREPLY < <(compgen -W 'check explain diff sets --help' -- "$1")
+		mapfile -t COMPREPLY < <(compgen -W 'check explain diff sets export --help' -- "$1")
 		return
 	fi
 	case $sub in
@@ -35,6 +39,7 @@ _weir_policy() {
 	explain) words='--to --with --batch --json --host --resolver --help --usage' ;;
 	diff) words='--json --all --host --resolver --help --usage' ;;
 	sets) words='--json --host --resolver --help --usage' ;;
+	export) words='--format --help --usage' ;;
 	esac
 	if [[ $sub == sets || $1 == -* ]]; then
 		mapfile -t COMPREPLY < <(compgen -W "$words" -- "$1")
@@ -349,7 +354,7 @@ _weir() {
 	fi
 	case $command in
 	'') words='serve run exec attach detach status oci-hook audit policy image agent token doctor uninstall help --help --version' ;;
-	serve) words='--config --check-config --json --listen --state-dir --dev-token --policy --python --image --pool --tool-policy --no-internet-egress --tls-cert --tls-key --plaintext --help --usage' ;;
+	serve) words='--policy-only --config --check-config --json --listen --state-dir --dev-token --policy --python --image --pool --tool-policy --no-internet-egress --tls-cert --tls-key --plaintext --help --usage' ;;
 	run) words='-c --code --file --stdin --env --timeout --policy --python --image --config --json --state-dir --help --usage' ;;
 	audit) words='ls show --state-dir --config --json --limit --help --usage' ;;
 	doctor) words='--json --python --config --help --usage' ;;

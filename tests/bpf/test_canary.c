@@ -50,8 +50,8 @@ static int try_canary(struct canary *ret, struct err *e)
 	struct target target = target_of(BOX_A);
 	int rc = canary_try(&target, t.guard, canary_image, ret, e);
 
-	/* Whatever happened, nobody is left. */
-	assert_int_equal(waitpid(-1, NULL, __WALL | WNOHANG), -1);
+	/* Whatever happened, none of its processes is left. */
+	assert_int_equal(waitpid(-1, NULL, __WCLONE | WNOHANG), -1);
 	assert_int_equal(errno, ECHILD);
 	return rc;
 }
@@ -232,9 +232,8 @@ static void expect_no_proof(const char *why)
 	struct err e = {0};
 
 	must(try_canary(&c, &e), &e);
-	assert_false(c.proven);
-	if (!strstr(c.why, why))
-		fail_msg("\"%s\" instead of \"%s\"", c.why, why);
+	if (c.proven || !strstr(c.why, why))
+		fail_msg("\"%s\" instead of \"%s\"", c.proven ? c.leaf : c.why, why);
 	assert_int_equal(flows_left(), 0);
 }
 
@@ -316,15 +315,18 @@ static void test_canary_gone(void **state)
 	close(target.fd);
 }
 
-static bool has_pids(int dir)
+static bool has_controllers(int dir)
 {
 	char text[256] = "";
 	int fd = openat(dir, "cgroup.controllers", O_RDONLY | O_CLOEXEC);
 	ssize_t n = read(fd, text, sizeof text - 1);
 
 	close(fd);
-	return n > 0 && strstr(text, "pids");
+	return n > 0 && strstr(text, "pids") && strstr(text, "memory");
 }
+
+#define HAND_ON(dir) write_to(dir, "cgroup.subtree_control", "+memory +pids")
+#define KEEP(dir) write_to(dir, "cgroup.subtree_control", "-memory -pids")
 
 /* Where version 2 has the controllers: a cgroup that hands them on takes no process itself, and a full one none at all. */
 static void test_canary_controllers(void **state)
@@ -334,38 +336,35 @@ static void test_canary_controllers(void **state)
 
 	(void)state;
 	use_policy("snippet", 0);
-	if (!has_pids(top)) {
+	if (!has_controllers(top)) {
 		close(top);
 		print_message("skip: no controllers of version 2 on this host\n");
 		skip();
 	}
-	write_to(top, "cgroup.subtree_control", "+pids");
+	HAND_ON(top);
 	close(top);
-	write_to(t.fd[BOX_ROOT], "cgroup.subtree_control", "+pids");
-	write_to(t.fd[BOX_A], "cgroup.subtree_control", "+pids");
-	expect_proof("controllers", true, false); /* in the cgroup below */
+	HAND_ON(t.fd[BOX_ROOT]);
+	HAND_ON(t.fd[BOX_A]);
+	expect_proof("in the cgroup below", true, false);
 	use_policy("snippet", 0);
 	pid = sleeper(BOX_DEEP);
 	write_to(t.fd[BOX_DEEP], "pids.max", "1");
-	{
-		struct target target = target_of(BOX_A);
-		struct canary c = {0};
-		struct err e = {0};
-
-		use_policy("snippet", 0);
-		must(canary_try(&target, t.guard, canary_image, &c, &e), &e);
-		assert_false(c.proven);
-	}
+	expect_no_proof("started there");
+	write_to(t.fd[BOX_DEEP], "pids.max", "2");
+	expect_proof("the last place", true, false);
 	end_sleeper(pid);
+	use_policy("snippet", 0);
 	write_to(t.fd[BOX_DEEP], "pids.max", "0");
 	expect_no_proof("started there");
-	write_to(t.fd[BOX_DEEP], "pids.max", "max");
-	expect_proof("one more", true, false);
-	write_to(t.fd[BOX_A], "cgroup.subtree_control", "-pids");
+	KEEP(t.fd[BOX_A]);
 	write_to(t.fd[BOX_A], "pids.max", "0");
 	expect_no_proof("limit of processes");
 	write_to(t.fd[BOX_A], "pids.max", "max");
-	write_to(t.fd[BOX_ROOT], "cgroup.subtree_control", "-pids");
+	write_to(t.fd[BOX_A], "memory.max", "1");
+	use_policy("snippet", 0);
+	(void)try_canary(&(struct canary){0}, &(struct err){0}); /* either way, it comes back */
+	write_to(t.fd[BOX_A], "memory.max", "max");
+	KEEP(t.fd[BOX_ROOT]);
 }
 
 /* In the child: one flow more than can be listed. */
@@ -412,6 +411,40 @@ static void test_canary_busy(void **state)
 	end_sleeper(pid);
 }
 
+static void hold_socket(void)
+{
+	int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	union addr a;
+	socklen_t len = addr_of(&a, AF_INET, "11.0.0.7", 1000);
+
+	(void)sendto(s, "x", 1, 0, &a.sa, len);
+	usleep(2000);
+	close(s);
+	usleep(2000);
+}
+
+/* The workload takes the last socket now and then: that is not a verdict on where the canary sends. */
+static void test_canary_crowded(void **state)
+{
+	struct canary c = {0};
+	struct err e = {0};
+	struct target target = target_of(BOX_A);
+	pid_t pid;
+	int i;
+
+	(void)state;
+	use_policy("tool-call", 0);
+	canary_image->head.sockets_max = 1;
+	must(guard_set_policy(t.guard, WHOLE_SLOT, canary_image, NULL, &e), &e);
+	pid = spawn(BOX_A, 0);
+	while (pid == 0)
+		hold_socket();
+	for (i = 0; i < 20; i++)
+		must(canary_try(&target, t.guard, canary_image, &c, &e), &e);
+	end_sleeper(pid);
+	assert_true(c.proven);
+}
+
 static void test_canary_time(void **state)
 {
 	struct canary c = {0};
@@ -443,7 +476,8 @@ int main(void)
 	    WITH(test_canary_blind, setup_whole),  WITH(test_canary_other_policy, setup_whole),
 	    WITH(test_canary_frozen, setup_whole), WITH(test_canary_frozen_midway, setup_whole),
 	    WITH(test_canary_gone, setup_nothing), WITH(test_canary_controllers, setup_whole),
-	    WITH(test_canary_busy, setup_whole),   WITH(test_canary_time, setup_whole),
+	    WITH(test_canary_busy, setup_whole),   WITH(test_canary_crowded, setup_whole),
+	    WITH(test_canary_time, setup_whole),
 	};
 
 	if (geteuid() != 0) {

@@ -71,7 +71,14 @@ for mount in {mounts}; do
 done
 for part in $(sed -n 's#^[^ ]* [^ ]* [^ ]* [^ ]* \({dir}[^ ]*\) .*#\1#p' /proc/self/mountinfo | sort -r); do umount "$part"; done
 rm -rf --one-file-system {dir} {dir}.log
-{weir} status
+# What is attached still; and what Weir would remember of these containers for a day.
+for word in {parent} $pods; do
+	for record in $(grep -l "/${{word#/}}" {records}/*/attachment.json); do
+		id=$(basename "$(dirname "$record")")
+		if [ -d "{pins}/$id" ]; then {weir} detach --id "$id"; fi
+		rm -rf "{records}/$id"
+	done
+done
 """
 
 
@@ -149,7 +156,7 @@ class Ways:
     """Addresses of one test: what `tool-call` denies, and what it allows."""
 
     def __init__(self, number):
-        self.denied_address, self.allowed_address = "10.77.%d.1" % number, "8.77.%d.1" % number
+        self.denied_address, self.allowed_address = "10.77.%d.%d" % divmod(number, 256), "8.77.%d.%d" % divmod(number, 256)
         self.denied6, self.allowed6 = "fd77::%x:1" % number, "2600:77::%x:1" % number
         for kind in ("tcp", "udp"):
             for word in ("denied", "allowed"):
@@ -246,6 +253,8 @@ class Host:
             parent=self.parent,
             shared="" if any(os.path.isdir(m + "/libpod_parent") for m in cgroup_mounts()) else "/libpod_parent/conmon /libpod_parent",
             weir=WEIR,
+            pins=ATTACHED_PINS,
+            records=ATTACHED_RUN,
         )
         self.log = open(self.dir + ".log", "wb")
         self.sweeper = subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, start_new_session=True, cwd="/")

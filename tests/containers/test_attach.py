@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A policy on a container and on a pod that run already, while they talk."""
 import os
+import shutil
 import time
 import unittest
 
@@ -113,6 +114,10 @@ class Container(Case):
         now = weir_json("status", a["id"])
         self.assertEqual(now["attachments"][0]["state"], "in force")
         self.assertNotEqual(now["events"]["by_pid"], service.process.pid)
+        # The layer away: without the pins, which nobody holds open now, it is as if there had never been a policy.
+        shutil.rmtree(os.path.join(boxes.ATTACHED_PINS, a["id"]))
+        self.heard.moving(*self.ways.denied, seconds=20)
+        self.assertNotEqual(weir_json("status", a["id"], expect=1)["attachments"][0]["state"], "in force")
 
     def test_removed_without_a_service(self):
         box = self.start("pause")

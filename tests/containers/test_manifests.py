@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""deploy/kubernetes and deploy/container: every document against Kubernetes' own description of it, strictly; what they name exists;
-and the privileges they give are enough, shown with podman. No cluster is here, and none is claimed.
+"""deploy/kubernetes, deploy/container and docs/operations.md: every document against Kubernetes' own description of it, strictly; and
+what they name exists. No cluster is here, and none is claimed; test_as_pod.py shows that the privileges they give are enough.
 
 The descriptions are npm packages (tests/containers/manifests/package.json); they are installed below build/ once."""
 import glob
@@ -8,19 +8,14 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
-import sys
 import unittest
 
 import commands
-from as_pod import AsPod
-from boxes import detach_all_of, shared, status, traces
-from lib import BUILD, TOP, WEIR, weir
-
-sys.path.append(os.path.join(TOP, "tests", "agents"))
-import fixture  # noqa: E402 (images of agents)
+from lib import BUILD, TOP, WEIR, cgroup2_mount, weir
 
 DEPLOY = os.path.join(TOP, "deploy", "kubernetes")
 HERE = os.path.join(TOP, "tests", "containers", "manifests")
@@ -335,136 +330,102 @@ class Manifests(unittest.TestCase):
         self.assertIn("Makefile", copied)
 
 
-def documents():
-    """The main pod spec of each kustomization, by its folder; and the configuration of the service."""
-    install()
-    found = [f["document"] for f in check([os.path.join(DEPLOY, "node", "daemonset.yaml"), os.path.join(DEPLOY, "service", "deployment.yaml"),
-                                           os.path.join(DEPLOY, "service", "configmap.yaml")])]
-    return {"node": found[0]["spec"]["template"]["spec"], "service": found[1]["spec"]["template"]["spec"], "weir.json": found[2]["data"]["weir.json"]}
+class Page(unittest.TestCase):
+    """docs/operations.md: its commands exist, its table is the program's, its policy and its numbers are right."""
 
+    @classmethod
+    def setUpClass(cls):
+        with open(os.path.join(TOP, "docs", "operations.md")) as f:
+            cls.text = f.read()
 
-class Node(unittest.TestCase):
-    """The DaemonSet's container: what it is given is enough for the whole life of a policy."""
+    def code(self, language):
+        return re.findall(r"(?ms)^ *```%s\n(.*?)^ *```$" % language, self.text)
 
-    def setUp(self):
-        self.host, self.spec = shared(), documents()["node"]
-        self.addCleanup(detach_all_of, self.host)
-        self.state = tempfile.mkdtemp(prefix="weir-test-node-")
-        self.addCleanup(shutil.rmtree, self.state, True)
+    def test_commands_and_options_exist(self):
+        calls = [c for block in self.code("sh") + self.code("") for c in commands.in_text(block)]
+        self.assertGreater(len(calls), 30)
+        for call in calls + re.findall(r"`weir ([a-z][^`]*)`", self.text):
+            with self.subTest(call=call):
+                self.assertIsNone(commands.problem(call))
 
-    def start(self, **more):
-        pod = AsPod(self.host, self.spec, {"state": self.state}, **more)
-        self.addCleanup(pod.stop)
-        return pod
+    def test_table_of_coverage_is_the_programs(self):
+        with open(os.path.join(TOP, "userspace", "core", "coverage.c")) as f:
+            rows = dict(re.findall(r"\[WEAK_\w+\] =\s*\{\"(\w+)\", (\w+)", f.read()))
+        grades = {"PARTIAL": "partial", "REFUSED": "refused", "FORCEABLE": "refused, or `--force`"}
+        there = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \| [^|]+ \| [^|]+ \|$", self.text, re.M))
+        self.assertEqual(there, {name: grades[grade] for name, grade in rows.items()})
 
-    def test_policy_from_attach_to_detach(self):
-        host, ways = self.host, self.host.ways()
-        box = host.run("talk", *ways.denied, *ways.allowed)
-        self.addCleanup(box.remove)
-        host.heard.moving(*ways.denied, *ways.allowed)
-        pod = self.start()
-        pod.probe("startupProbe")
-        said = json.loads(pod.run("weir", "attach", "--policy", "tool-call", "--container", box.id, "--json"))
-        self.assertTrue(said["canary"]["proven"], said)
-        self.assertNotIn("unreadable", [r["name"] for r in said["reasons"]])
-        host.heard.still(*ways.denied)
-        host.heard.moving(*ways.allowed)
-        pod.probe("readinessProbe")
-        self.assertEqual(json.loads(pod.run("weir", "status", said["id"], "--json"))["attachments"][0]["state"], "in force")
-        # Evicted: it holds, and so it does when the next one has come.
-        pod.kill()
-        host.heard.still(*ways.denied)
-        self.assertEqual(status(said["id"])[said["id"]]["state"], "in force")
-        after = self.start()
-        after.probe("readinessProbe")
-        host.heard.still(*ways.denied)
-        host.heard.moving(*ways.allowed)
-        after.run("weir", "detach", "--id", said["id"])
-        host.heard.moving(*ways.denied)
-        self.assertEqual(traces(said["id"]), [])
+    def test_policy_in_it_is_one(self):
+        block, = self.code("json")
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
+            f.write(block)
+            f.flush()
+            self.assertEqual(weir("policy", "check", f.name).returncode, 0)
+            for to, verdict in (("tcp://10.96.13.37:8443", "allowed"), ("tcp://10.96.13.37:443", "denied"), ("tcp://10.96.13.38:8443", "denied"), ("tcp://8.8.8.8:443", "allowed")):
+                self.assertIn(verdict, weir("policy", "explain", f.name, "--to", to).stdout.decode().splitlines()[0], to)
 
-    def test_without_the_capability_to_look_it_says_so(self):
-        box = self.host.run("talk", self.host.ways().allowed_tcp)
-        self.addCleanup(box.remove)
-        pod = self.start(without=["SYS_PTRACE", "DAC_READ_SEARCH", "DAC_OVERRIDE"], cgroupns="host")
-        pod.probe("startupProbe")
-        done = pod.done("weir", "attach", "--policy", "tool-call", "--container", box.id, "--json")
-        self.assertTrue(done.returncode or "unreadable" in [r["name"] for r in json.loads(done.stdout)["reasons"]], done)
+    def test_limits_are_the_programs(self):
+        numbers = {}
+        for path in glob.glob(os.path.join(TOP, "userspace", "attach", "*.h")):
+            with open(path) as f:
+                numbers.update(re.findall(r"^#define (\w+) (\d+)\b", f.read(), re.M))
+        for name, row in (("ATTACHED_MAX", "attachments of a host"), ("ATTACHED_RESOLVERS", "name servers of one"), ("INSPECT_SOCKETS_MAX", "open sockets listed"),
+                          ("INSPECT_PROCESSES_MAX", "processes looked at"), ("FOREIGN_MAX", "programs of others listed")):
+            said = re.search(r"^\| %s[^|]*\| ([\d,]+)" % row, self.text, re.M)
+            self.assertEqual(said and said.group(1).replace(",", ""), numbers[name], row)
 
-    def test_a_cgroup_namespace_of_its_own_is_refused_without_the_hosts_processes(self):
-        spec = {k: v for k, v in self.spec.items() if k != "hostPID"}
-        pod = AsPod(self.host, spec, {"state": self.state})
-        self.addCleanup(pod.stop)
-        self.assertNotEqual(pod.process.wait(30), 0)
-        self.assertIn("cgroup namespace", pod.said())
+    def test_order_of_carried_parents_cuts_nobody_off(self):
+        """The steps for a node, on cgroups that look like its: who had a network keeps it, step by step, and at the end a newcomer has none."""
+        block = next(b for b in self.code("sh") if "kubepods-besteffort.slice" in b)
+        steps = [shlex.split(line, comments=True)[1:] for line in block.splitlines() if line.startswith("weir attach")]
+        top = "%s/weir-test-node-%d-kubepods.slice" % (cgroup2_mount(), os.getpid())
+        pods = {"agent": top + "/kubepods-besteffort.slice/pod-1", "dns": top + "/kubepods-burstable.slice/pod-2", "monitor": top + "/pod-3"}
+        late = top + "/kubepods-besteffort.slice/pod-4"
+        for path in pods.values():
+            os.makedirs(path)
 
-    def test_init_container_wants_a_bpf_file_system(self):
-        script = self.spec["initContainers"][0]["command"]
-        with tempfile.TemporaryDirectory() as other:
-            for path, code in (("/sys/fs/bpf", 0), (other, 1)):
-                done = subprocess.run([w.replace("/sys/fs/bpf", path) for w in script], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-                self.assertEqual((done.returncode, bool(done.stderr)), (code, bool(code)))
+        def take_down():
+            weir("detach", "--parent", top)
+            for path in [*pods.values(), late, *{os.path.dirname(p) for p in pods.values()}, top]:
+                weir("detach", "--cgroup", path)
+                weir("detach", "--parent", path)
+            subprocess.run(["find", top, "-depth", "-type", "d", "-exec", "rmdir", "{}", "+"], check=True)
 
+        def meets(path):
+            """What a process there meets at an address that tool-call allows: a network that leads nowhere, or a refusal."""
+            code = "import socket\ntry: socket.create_connection(('8.77.0.1', 80))\nexcept OSError as e: print(e.strerror)"
+            script = 'echo $$ > "$0/cgroup.procs" && exec unshare --net setpriv --reuid 1000 --regid 1000 --clear-groups --bounding-set=-all --no-new-privs /usr/bin/python3 -c "$1"'
+            return subprocess.run(["sh", "-c", script, path, code], stdout=subprocess.PIPE, check=True, text=True).stdout.strip()
 
-class Served(unittest.TestCase):
-    """The Deployment's container: sandboxes for snippets and tools, with the listed capabilities and the runtime's own filter."""
+        self.addCleanup(take_down)
+        seen = []
+        for step in steps:
+            if "--pod" in step:
+                targets = [pods["agent"]] if "tool-call" in step else [pods["dns"], pods["monitor"]]
+                calls = [["attach", "--policy", step[step.index("--policy") + 1], "--cgroup", t] for t in targets]
+            else:
+                calls = [[w.replace("$PWD", top) for w in step]]
+            for call in calls:
+                done = weir(*call)
+                self.assertEqual(done.returncode, 0, (call, done.stderr))
+                self.assertEqual({name: meets(path) for name, path in pods.items()}, dict.fromkeys(pods, "Network is unreachable"), call)
+            seen.append((step[step.index("--unknown") + 1]) if "--unknown" in step else "policy")
+        self.assertEqual(seen, ["allow"] * 3 + ["policy"] * 2 + ["deny"] * 3)
+        os.makedirs(late)
+        self.assertEqual(meets(late), "Operation not permitted")
+        self.assertEqual(weir("attach", "--policy", "tool-call", "--cgroup", late).returncode, 0)
+        self.assertEqual(meets(late), "Network is unreachable")
 
-    def setUp(self):
-        found = documents()
-        self.spec, self.host = found["service"], shared()
-        self.top = tempfile.mkdtemp(prefix="weir-test-service-")
-        self.addCleanup(shutil.rmtree, self.top, True)
-        for name in ("state", "config", "tls", "images"):
-            os.mkdir(os.path.join(self.top, name), 0o700)
-        with open(self.top + "/config/weir.json", "w") as f:
-            f.write(found["weir.json"])
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=weir.weir-service.svc",
-                        "-keyout", self.top + "/tls/tls.key", "-out", self.top + "/tls/tls.crt"], stderr=subprocess.PIPE, check=True)
-        os.chmod(self.top + "/tls/tls.key", 0o400)
-
-    def start(self, **more):
-        pod = AsPod(self.host, self.spec, {name: os.path.join(self.top, name) for name in ("state", "config", "tls")}, extra=["-v", self.top + "/images:/images:ro"], **more)
-        self.addCleanup(pod.stop)
-        pod.probe("startupProbe")
-        return pod
-
-    def post(self, pod, path, token, body):
-        return json.loads(pod.run("curl", "-sk", "https://127.0.0.1:8443" + path, "-H", "Authorization: Bearer " + token, "-H", "Content-Type: application/json", "-d", json.dumps(body)))
-
-    def test_snippets_and_tools(self):
-        fixture.make_layout(self.top + "/images/app", {"app.py": "def add(a: int, b: int) -> int:\n    return a + b\n"})
-        subprocess.run(["chmod", "-R", "a+rX", self.top + "/images"], check=True)
-        os.chmod(self.top + "/images", 0o755)
-        pod = self.start()
-        pod.probe("readinessProbe")
-        pod.probe("livenessProbe")
-        token = pod.run("weir", "token", "mint", "--project", "example").strip()
-        answer = self.post(pod, "/v1/execute", token, {"code": "open('out.txt', 'w').write('x')\nprint(6*7)"})
-        self.assertEqual((answer["stdout"], [f["path"] for f in answer["files"]]), ("42\n", ["out.txt"]), answer)
-        pod.run("weir", "image", "import", "/images/app", "--name", "app", timeout=120)
-        pod.run("weir", "agent", "add", "helper", "--project", "example", "--image", "app", "--tools", "app")
-        agent = json.loads(pod.run("weir", "agent", "env", "helper", "--project", "example", "--json"))["SANDBOX_TOKEN"]
-        answer = self.post(pod, "/v1/call", agent, {"name": "add", "arguments": {"a": 40, "b": 2}})
-        self.assertEqual(answer.get("result"), 42, answer)
-        # Tokens and agents are in the state directory: another pod on it knows them.
-        pod.kill()
-        again = self.start()
-        self.assertEqual(self.post(again, "/v1/execute", token, {"code": "print(6*7)"})["stdout"], "42\n")
-        again.stop()
-
-    def test_tools_need_the_settings_of_their_network(self):
-        """Why the Deployment begins with a mount: without it the sandbox of a tool is not built, and says at which layer."""
-        fixture.make_layout(self.top + "/images/app", {"app.py": "def add(a: int, b: int) -> int:\n    return a + b\n"})
-        subprocess.run(["chmod", "-R", "a+rX", self.top + "/images"], check=True)
-        os.chmod(self.top + "/images", 0o755)
-        words = self.spec["containers"][0]["command"]
-        self.assertIn("mount -o remount,bind,rw /proc/sys && ", words[-1])
-        pod = self.start(command=words[:-1] + [words[-1].replace("mount -o remount,bind,rw /proc/sys && ", "")])
-        pod.run("weir", "image", "import", "/images/app", "--name", "app", timeout=120)
-        pod.run("weir", "agent", "add", "helper", "--project", "example", "--image", "app", "--tools", "app")
-        agent = json.loads(pod.run("weir", "agent", "env", "helper", "--project", "example", "--json"))["SANDBOX_TOKEN"]
-        answer = self.post(pod, "/v1/call", agent, {"name": "add", "arguments": {"a": 40, "b": 2}})
-        self.assertIn("network", answer["error"]["message"], answer)
+    def test_base_specification_gets_its_hooks(self):
+        """The script that turns containerd's own into one with hooks."""
+        script = re.search(r"python3 -c '\n(.*?)' > /etc/containerd/weir-base.json", self.text, re.S).group(1)
+        script = re.sub(r"^  ", "", script, flags=re.M)
+        done = subprocess.run(["python3", "-c", script], input=b'{"ociVersion": "1.0.2"}', stdout=subprocess.PIPE, check=True)
+        hooks = json.loads(done.stdout)["hooks"]
+        self.assertEqual(set(hooks), {"createRuntime", "poststop"})
+        for hook in (h for stage in hooks.values() for h in stage):
+            self.assertEqual(hook["path"], "/usr/local/bin/weir")
+            self.assertIsNone(commands.problem(" ".join(hook["args"][1:])))
 
 
 if __name__ == "__main__":

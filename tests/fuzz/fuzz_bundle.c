@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!size)
 		return 0;
 	memset(&seen, 0, sizeof seen);
-	if (inspect_bundle_text((const char *)data + 1, size - 1, data[0] == 'p' ? p : NULL, &seen, &e) == 0)
+	if (inspect_bundle_text((const char *)data + 1, size - 1, data[0] == 'p' ? p : NULL, NULL, "", &seen, &e) == 0)
 		look_at(&seen);
 	else if (!e.msg[0])
 		abort();

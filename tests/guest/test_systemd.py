@@ -6,6 +6,7 @@ take over a machine that is no throw-away one, so nothing of this runs anywhere 
 import glob
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -53,10 +54,17 @@ def put(path, text):
         f.write(text)
 
 
+def inside(*command):
+    """A command where systemd and its units are. systemd talks to nobody whose process it cannot see; and to a Weir on the outside the
+    units would be a container."""
+    with open("/run/units/pid") as f:
+        return ["nsenter", "--target", f.read(), "--pid", "--mount", *command]
+
+
 def systemctl(*args, expect=0):
-    done = subprocess.run(["systemctl", "--no-pager", *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=20 * SLOW)
+    done = subprocess.run(inside("systemctl", "--no-pager", *args), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=20 * SLOW)
     if expect is not None and done.returncode != expect:
-        raise AssertionError("systemctl %s: %d\n%s" % (" ".join(args), done.returncode, done.stdout.decode()))
+        raise AssertionError("systemctl %s: %d\n%s%s" % (" ".join(args), done.returncode, done.stdout.decode(), said_by_weir()))
     return done.stdout.decode().strip()
 
 
@@ -72,6 +80,11 @@ def until(condition, seconds, what):
 def log(unit):
     path = "/run/units/%s.log" % unit
     return open(path).read() if os.path.exists(path) else ""
+
+
+def said_by_weir():
+    """What `weir attach` has said to the agent's log, between its own lines."""
+    return "\n".join(line for line in log("agent").splitlines() if not line.startswith("denied:"))
 
 
 def ready():
@@ -107,6 +120,8 @@ class Systemd(unittest.TestCase):
             ["unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--propagation", "shared", "/lib/systemd/systemd", "--system", "--unit=idle.target",
              "--show-status=no", "--log-target=null"],
             env={"container": "other", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, stdin=subprocess.DEVNULL)
+        child = "/proc/%d/task/%d/children" % (cls.systemd.pid, cls.systemd.pid)
+        put("/run/units/pid", until(lambda: open(child).read().strip(), 10, "unshare started nothing"))
         until(lambda: systemctl("is-system-running", expect=None) in ("running", "degraded", "starting"), 10, "systemd did not start")
 
     @classmethod
@@ -178,23 +193,33 @@ class Systemd(unittest.TestCase):
         systemctl("start", "agent", expect=1)
         self.assertEqual(systemctl("show", "-P", "ActiveState", "agent"), "failed")
 
-    def test_systemds_own_programs_go_together_with_delegation_alone(self):
+    def test_systemds_own_programs_run_beside_weirs(self):
         self.addCleanup(systemctl, "stop", "agent", expect=None)
-        deny = "IPAddressDeny=192.0.2.0/24\n"
-        self.drop_in(change=lambda text: text.replace("\nDelegate=yes", "\n#Delegate=yes"), extra=deny)
-        systemctl("start", "agent", expect=1)
-        self.assertIn("sd_fw", log("agent"))
-        self.drop_in(extra=deny)
-        systemctl("start", "agent")
-        self.agent_says(UNDER_POLICY)
-        self.assertIn("sd_fw_egress", [f["prog"] for f in self.attached()[0][0]["foreign"]])
+        for more in ("", "Delegate=yes\n"):
+            self.drop_in(extra="IPAddressDeny=8.77.0.0/24\n" + more)
+            systemctl("restart", "agent")
+            self.agent_says(UNDER_POLICY)
+            (one,), _ = self.attached()
+            self.assertEqual(one["state"], "in force")
+            self.assertEqual({(f["prog"], f["effect"]) for f in one["foreign"]}, {("sd_fw_egress", "beside"), ("sd_fw_ingress", "beside")})
 
-    def test_lines_to_uncomment_make_it_full(self):
+    def test_lines_that_wait_to_be_uncommented(self):
+        """What is left to be said of a service that has them all."""
         self.addCleanup(systemctl, "stop", "agent", expect=None)
-        self.drop_in(change=lambda text: text.replace("\n#User=agent", "\nUser=daemon").replace("\n#CapabilityBoundingSet=", "\nCapabilityBoundingSet=").replace("\n#NoNewPrivileges", "\nNoNewPrivileges")
-                     .replace("\n#ProtectControlGroups", "\nProtectControlGroups").replace("\n#RestrictAddressFamilies", "\nRestrictAddressFamilies"))
-        systemctl("start", "agent")
-        self.agent_says(UNDER_POLICY)
+        def uncomment(text):
+            return re.sub(r"^#(?!Delegate)(?=[A-Z]\w+=)", "", text.replace("User=agent", "User=daemon"), flags=re.M)
+
+        for change, extra, left in ((str, "User=root\n", {"root", "net_raw", "net_admin", "host_network"}), (uncomment, "", {"host_network"})):
+            self.drop_in(change, extra)
+            systemctl("restart", "agent")
+            self.agent_says(UNDER_POLICY)
+            (one,), _ = self.attached()
+            self.assertEqual({r["name"] for r in one["reasons"]}, {"empty"})
+            done = subprocess.run(inside("/usr/local/bin/weir", "attach", "--policy", "tool-call", "--cgroup", "/system.slice/agent.service", "--json"),
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=20 * SLOW)
+            again = json.loads(done.stdout)
+            self.assertEqual({r["name"] for r in again["reasons"]}, left)
+            self.agent_says(UNDER_POLICY)
 
 
 if __name__ == "__main__":

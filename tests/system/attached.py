@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -69,11 +70,13 @@ class Apart:
         return subprocess.run(self.enter("sh", "-c", script), check=True, stdout=subprocess.PIPE, text=True).stdout
 
     def weir(self, *args, binary=WEIR, stdin=None, env=None, timeout=60, before=()):
-        """Runs a weir command to its end: CompletedProcess, with text."""
-        return subprocess.run(
+        """Runs a weir command to its end: CompletedProcess, with text. That it takes its time, on a busy machine, is left out."""
+        done = subprocess.run(
             self.enter(*before, binary, *args), input=stdin if stdin is not None else "", stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             timeout=timeout * SLOW, text=True, env=env, cwd="/",
         )  # fmt: skip
+        done.stderr = re.sub("(?m)^weir: attaching takes a moment: .*\n", "", done.stderr)
+        return done
 
     def json(self, *args, expect=0):
         done = self.weir(*args, "--json")
@@ -121,7 +124,7 @@ class Cgroup:
     """A directory of the test's at the root of the cgroup2 hierarchy, and what it is asked to make below."""
 
     def __init__(self):
-        self.name = "weir-test-attach-%d-%d" % (os.getpid(), next(_numbers))
+        self.name = "weir-test-attached-%d-%d" % (os.getpid(), next(_numbers))
         self.dir = os.path.join(cgroup2_mount(), self.name)
         os.mkdir(self.dir)
 
@@ -192,7 +195,7 @@ class Folder:
     """A directory for files that others may read."""
 
     def __init__(self):
-        self.path = tempfile.mkdtemp(prefix="weir-test-attach-")
+        self.path = tempfile.mkdtemp(prefix="weir-test-attached-")
         os.chmod(self.path, 0o755)
 
     def put(self, name, content):

@@ -8,6 +8,7 @@ could who is root.
 import collections
 import ctypes
 import errno
+import glob
 import json
 import os
 import re
@@ -269,7 +270,7 @@ class Streams(Case):
             self.assertTrue(self.grows("tcp", address), address)
         # All four were open, and what the policy says of them was told.
         told = {re.sub(r"[][]|:%d$" % PORT, "", s["remote"]): s["verdict"] for s in a["sockets"]}
-        self.assertEqual(told, {DENIED4: "deny", DENIED6: "deny", ALLOWED4: "allow", ALLOWED6: "allow"})
+        self.assertEqual(told, {DENIED4: "denied", DENIED6: "denied", ALLOWED4: "allowed", ALLOWED6: "allowed"})
         now = self.one()
         self.assertGreater(now["counters"]["denied"], a["counters"]["denied"])
         self.detach_at()
@@ -328,9 +329,10 @@ class Streams(Case):
         self.fail("the late entry was not seen")
 
 
-class Killed(Case):
-    def test_nothing_changes_when_every_weir_is_killed(self):
-        self.pump("tcp/" + DENIED4, "tcp/" + ALLOWED4)
+class Served(Case):
+    """A service looks after them: it holds every link and map too."""
+
+    def serve(self):
         log = open(os.path.join(folder.path, "serve.log"), "w")
         service = subprocess.Popen(
             apart.enter(WEIR, "serve", "--policy-only", "--listen", "127.0.0.1:%d" % free_port(), "--state-dir", "/run/state"),
@@ -338,11 +340,58 @@ class Killed(Case):
         self.addCleanup(log.close)
         self.addCleanup(service.wait)
         self.addCleanup(service.kill)
-        self.attach()
-        deadline = time.monotonic() + 20 * SLOW
-        while not self.status()["events"]["written"] and time.monotonic() < deadline:
+        self.attach("first")  # it looks for work when there is some
+        self.wait(lambda: self.status()["events"]["written"])
+        return service
+
+    def wait(self, what, seconds=20):
+        deadline = time.monotonic() + seconds * SLOW
+        while not what():
+            self.assertLess(time.monotonic(), deadline)
             time.sleep(0.05)
-        self.assertTrue(self.status()["events"]["written"])
+
+    def holds(self, service, attachment):
+        """Whether it has that attachment's links open."""
+        ids = {link["id"] for link in json.loads(subprocess.run(["bpftool", "-j", "link", "list"], stdout=subprocess.PIPE, check=True).stdout)
+               if link.get("cgroup_id") == attachment["target"]["cgroup_id"]}  # fmt: skip
+        for pid in tree(service.pid):
+            for fd in glob.glob("/proc/%d/fdinfo/*" % pid):
+                try:
+                    with open(fd) as f:
+                        found = re.search(r"^link_id:\s+(\d+)", f.read(), re.M)
+                except OSError:
+                    continue
+                if found and int(found.group(1)) in ids:
+                    return True
+        return False
+
+    def test_detached_although_the_service_holds_the_links(self):
+        service = self.serve()
+        p = self.pump()
+        a = self.attach()
+        self.wait(lambda: self.holds(service, a))
+        self.assertEqual(p.connect("tcp/" + DENIED4), errno.EPERM)
+        self.detach_at()
+        self.assertEqual(p.connect("tcp/" + DENIED4), 0)
+        # And one that is replaced: it was in drift.
+        a = self.attach()
+        self.wait(lambda: self.holds(service, a))
+        os.unlink(self.pin(a, "link_release"))
+        self.attach(with_policy=second)
+        self.assertEqual((p.connect("tcp/" + OTHER4), p.connect("tcp/" + DENIED4)), (0, errno.EPERM))
+
+    def test_removed_cgroup_leaves_nothing(self):
+        """No command is needed: the service sees it."""
+        service = self.serve()
+        a = self.attach()
+        self.wait(lambda: self.holds(service, a))
+        self.cgroup.remove("app")
+        self.wait(lambda: a["id"] not in apart.pins(), 5)
+
+    def test_nothing_changes_when_every_weir_is_killed(self):
+        self.pump("tcp/" + DENIED4, "tcp/" + ALLOWED4)
+        service = self.serve()
+        self.attach()
         self.assertJudged()
         family = tree(service.pid)
         self.assertGreater(len(family), 1)
@@ -351,7 +400,7 @@ class Killed(Case):
         service.wait()
         self.assertJudged()
         s = self.status()
-        self.assertEqual([a["state"] for a in s["attachments"]], ["in force"])
+        self.assertEqual([a["state"] for a in s["attachments"]], ["in force"] * 2)
         self.assertFalse(s["events"]["written"])
         self.detach_at()
         self.assertTrue(self.grows("tcp", DENIED4, 20))
@@ -599,6 +648,57 @@ class Again(Case):
         done = apart.weir("attach", "--policy", mine, "--cgroup", self.cgroup.make("host"))
         self.assertIn(done.returncode, (1, 2, 125))
         self.assertIn("loopback", done.stderr)
+
+
+class Failing(Case):
+    """The last look says that it is not in order: what was is there again."""
+
+    def failing(self, *command):
+        done = apart.weir("attach", *command, binary=WEIR_HOOKS, env={**os.environ, "WEIR_ATTACH_FAIL": "1"})
+        self.assertEqual(done.returncode, 125, done.stderr)
+        self.assertIn("made to fail", done.stderr)
+
+    def test_a_new_one(self):
+        p = self.pump()
+        self.failing("--policy", policy, "--cgroup", self.cgroup.make("app"))
+        self.assertEqual(p.connect("tcp/" + DENIED4), 0)
+        self.assertEqual(apart.pins(), [])
+        self.assertEqual(self.status()["attachments"] + self.status()["broken"], [])
+
+    def test_another_policy(self):
+        p = self.pump("udp/" + ALLOWED4)
+        a = self.attach()
+        p.counts()
+        self.failing("--policy", second, "--cgroup", self.cgroup.make("app"))
+        self.assertEqual([p.connect("tcp/" + x) for x in (ALLOWED4, OTHER4, DENIED4)], [0, errno.EPERM, errno.EPERM])
+        self.assertEqual(p.errors(), {})
+        now = self.one()
+        self.assertEqual((now["id"], now["policy"]["name"], now["state"]), (a["id"], "first", "in force"))
+        self.assertTrue(now["canary"]["proven"])
+
+    def test_one_in_place_of_one_in_drift(self):
+        p = self.pump()
+        a = self.attach()
+        detach_link(self.pin(a, "link_connect6"))
+        self.failing("--policy", second, "--cgroup", self.cgroup.make("app"))
+        now = self.one(expect=1)
+        self.assertEqual((now["id"], now["policy"]["name"], now["state"]), (a["id"], "first", "drift"))
+        self.assertEqual([p.connect("tcp/" + x) for x in (ALLOWED4, OTHER4, DENIED4)], [0, errno.EPERM, errno.EPERM])
+        self.assertEqual(apart.pins(), [a["id"]])
+
+    def test_below_a_carried_parent(self):
+        self.carry("slice", "deny")
+        p = self.pump(path="slice/pod")
+        self.failing("--policy", policy, "--cgroup", self.cgroup.make("slice/pod"))
+        self.assertEqual([p.connect("tcp/" + x) for x in (ALLOWED4, DENIED4)], [errno.EPERM] * 2)
+        self.assertEqual(self.one()["state"], "in force")
+
+    def test_a_parent(self):
+        self.carry("slice", "deny")
+        p = self.pump(path="slice/pod")
+        self.failing("--parent", self.cgroup.make("slice"), "--unknown", "allow")
+        self.assertEqual(p.connect("tcp/" + ALLOWED4), errno.EPERM)
+        self.assertEqual((self.one()["unknown"], self.one()["state"]), ("deny", "in force"))
 
 
 class Crash(Case):

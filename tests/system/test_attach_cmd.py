@@ -22,6 +22,7 @@ from lib import SLOW, TOP, WEIR, cgroup_mounts
 
 ID = re.compile(r"attached-[a-z0-9]{10}")
 NOT_WRITTEN = "events are not being written: counters and enforcement go on; start `weir serve --policy-only`"
+CGPROG = os.path.join(TOP, "build", "progs", "cgprog")
 DOCKER = "docker/%s" % ("ab" * 32)
 
 
@@ -344,6 +345,44 @@ class Attach(Case):
         out, err = p.communicate(timeout=30 * SLOW)
         self.assertEqual((p.returncode, err.count("\n")), (0, 1), err)
         self.assertIn("attaching takes a moment", err)
+
+    def foreign(self, path, mode):
+        """Somebody else's program on a cgroup."""
+        p = subprocess.Popen([CGPROG, self.cgroup.full(path), "egress", mode, "allow", "other_prog"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(p.communicate, timeout=10 * SLOW)
+        said = p.stdout.readline().strip()
+        self.assertTrue(said.isdigit(), said)
+        return int(said)
+
+    @unittest.skipUnless(os.access(CGPROG, os.X_OK), "build/progs/cgprog is not built")
+    def test_others_are_named(self):
+        self.cgroup.make("above/app")
+        prog = self.foreign("above", "multi")
+        done = apart.weir("attach", "--policy", policy, "--cgroup", self.cgroup.full("above/app"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        line = "  others     other_prog, program %d at egress on /%s/above: both run, and either can deny" % (prog, self.cgroup.name)
+        self.assertIn(line, re.sub(r"\n {13}", " ", done.stdout))
+        (a,) = self.status().values()
+        self.assertEqual(a["foreign"], [{"prog": "other_prog", "hook": "egress", "cgroup": "/%s/above" % self.cgroup.name, "effect": "beside"}])
+
+    @unittest.skipUnless(os.access(CGPROG, os.X_OK), "build/progs/cgprog is not built")
+    def test_one_that_refuses_is_named(self):
+        self.cgroup.make("app")
+        self.foreign("app", "none")
+        done = apart.weir("attach", "--policy", policy, "--cgroup", self.cgroup.full("app"))
+        self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (125, "", 1), done.stderr)
+        self.assertIn("other_prog", done.stderr)
+        self.assertEqual(self.status(), {})
+
+    def test_itself_and_its_helper_are_not_what_it_finds(self):
+        """As a unit's ExecStartPre=, in the unit's own cgroup, before the unit's process is there."""
+        self.cgroup.make("unit")
+        join = 'echo 0 > %s/cgroup.procs && exec "$0" "$@"' % self.cgroup.full("unit")
+        done = apart.weir("-c", join, WEIR, "attach", "--policy", policy, "--pid", "self", "--json", binary="sh")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        a = json.loads(done.stdout)
+        self.assertEqual(a["target"]["cgroup"], "/%s/unit" % self.cgroup.name)
+        self.assertLessEqual({r["name"] for r in a["reasons"]}, {"empty"})
 
     def test_hostile_names(self):
         """Names that would drive a terminal, of a process and of a cgroup, are no such thing when they are printed."""

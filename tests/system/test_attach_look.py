@@ -135,11 +135,12 @@ class Base(unittest.TestCase):
         process.wait()
         process.stdout.close()
 
-    def look(self, cgroup="t", policy=None, own=()):
+    def look(self, cgroup="t", policy=None, own=(), inside=False):
         command = [LOOK, self.tree.path(cgroup)] + (["--policy", policy] if policy else [])
         for program in own:
             command += ["--own", str(program)]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60 * SLOW)
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60 * SLOW,
+                              preexec_fn=(lambda: self.tree.join(cgroup)) if inside else None)
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)
 
@@ -161,6 +162,12 @@ def could_have(cap, *more):
             "--inh-caps=-all"] + list(more)
 
 
+# With a root of its own, as a container has one: the host's programs, in another file system.
+IMAGE = ["unshare", "--mount", "--propagation", "private", "sh", "-c",
+         "mount -t tmpfs none /mnt && cd /mnt && for d in usr etc proc sys dev; do mkdir $d && mount --rbind /$d $d || exit; done && "
+         "for d in bin sbin lib lib64; do ln -s usr/$d $d; done && exec chroot . \"$@\"", "sh"]
+
+
 class Processes(Base):
     def found(self, prefix, **options):
         process = self.start("", prefix=prefix, **options)
@@ -174,7 +181,15 @@ class Processes(Base):
 
     def test_an_empty_cgroup(self):
         seen = self.look()
-        self.assertEqual((seen["found"], seen["grade"], seen["processes"]), ({}, "full", 0))
+        self.assertEqual((seen["found"], seen["grade"], seen["processes"]), ({"empty": ""}, "partial", 0))
+
+    def test_the_one_who_looks_is_left_out(self):
+        """Root, and in there only to attach: a unit's ExecStartPre=. Who is there beside it counts."""
+        self.assertEqual(self.look(inside=True)["found"], {"empty": ""})
+        self.start("", prefix=HARMLESS)
+        self.assertEqual(self.look(inside=True)["found"], {})
+        self.start("")
+        self.assertIn("root", self.look(inside=True)["found"])
 
     def test_host_network(self):
         seen = self.found(HARMLESS, net=False)
@@ -182,14 +197,32 @@ class Processes(Base):
 
     def test_root_of_the_host(self):
         seen = self.found([])
-        self.assertIn("SYS_ADMIN", seen["found"]["privileged"])
-        self.assertEqual((seen["grade"], seen["forced"]), ("refused", "partial"))
+        self.assertIn("SYS_ADMIN", seen["found"]["root"])
+        self.assertEqual((seen["grade"], seen["forced"]), ("partial", "partial"))
+
+    def test_root_in_a_container(self):
+        """By what its cgroup is called, by the root directory it has, or by its pid namespace: it is none of the host's."""
+        container = self.tree.add("docker-%s.scope" % ID)
+        inside = "echo 0 > %s/cgroup.procs && exec \"$@\"" % self.tree.dir("t")
+        for what, cgroup, seen_in, prefix in (("cgroup", container, container, []), ("root", "t", "t", IMAGE),
+                                              ("pids", container, "t", ["unshare", "--pid", "--fork", "--kill-child", "sh", "-c", inside, "sh"])):
+            with self.subTest(what):
+                process = self.start("", cgroup=cgroup, prefix=prefix)
+                seen = self.look(seen_in)
+                self.assertIn("SYS_ADMIN", seen["found"].get("privileged", ""), seen)
+                self.assertNotIn("root", seen["found"])
+                self.assertEqual((seen["grade"], seen["forced"]), ("refused", "partial"))
+                self.end(process)
+
+    def test_a_service_with_a_tmp_of_its_own(self):
+        """A mount namespace of its own alone makes no container."""
+        self.assertIn("root", self.found(["unshare", "--mount"])["found"])
 
     def test_capabilities_row_by_row(self):
-        for cap, weakness, words in (("net_raw", "net_raw", ""), ("net_admin", "net_admin", ""), ("sys_admin", "privileged", "has SYS_ADMIN"),
-                                     ("bpf", "privileged", "has BPF"), ("sys_module", "privileged", "has SYS_MODULE"),
-                                     ("dac_read_search", "privileged", "has DAC_READ_SEARCH"), ("sys_ptrace", "privileged", "has SYS_PTRACE"),
-                                     ("dac_override", "privileged", "may write"), ("net_bind_service", None, None), ("kill", None, None)):
+        for cap, weakness, words in (("net_raw", "net_raw", ""), ("net_admin", "net_admin", ""), ("sys_admin", "root", "has SYS_ADMIN"),
+                                     ("bpf", "root", "has BPF"), ("sys_module", "root", "has SYS_MODULE"),
+                                     ("dac_read_search", "root", "has DAC_READ_SEARCH"), ("sys_ptrace", "root", "has SYS_PTRACE"),
+                                     ("dac_override", "root", "may write"), ("net_bind_service", None, None), ("kill", None, None)):
             with self.subTest(cap):
                 seen = self.found(with_cap(cap))
                 self.assertEqual(list(seen["found"]), [weakness] if weakness else [], seen)
@@ -198,16 +231,19 @@ class Processes(Base):
 
     def test_ptrace_without_the_hosts_processes(self):
         """The pid namespace is what makes it harmful."""
-        seen = self.found(["unshare", "--pid", "--fork", "--kill-child"] + with_cap("sys_ptrace"))
-        self.assertNotIn("SYS_PTRACE", seen["found"].get("privileged", ""))
+        self.tree.add("outside")
+        inside = "echo 0 > %s/cgroup.procs && exec \"$@\"" % self.tree.dir("t")
+        self.start("", cgroup="outside", prefix=["unshare", "--pid", "--fork", "--kill-child", "sh", "-c", inside, "sh"] + with_cap("sys_ptrace"))
+        seen = self.look()
+        self.assertEqual((seen["found"], seen["processes"]), ({}, 1))
 
     def test_rights_it_could_get(self):
         """In an image anybody may have put a set-uid program; the host's own ask who wants something."""
-        own = ["unshare", "--mount"]
-        self.assertEqual(list(self.found(own + could_have("net_raw"))["found"]), ["net_raw", "privileged"])
-        self.assertEqual(self.found(own + could_have("net_raw", "--no-new-privs"))["found"], {})
-        self.assertEqual(self.found(could_have("net_raw"))["found"], {})
-        self.assertIn("by a program", self.found(own + could_have("net_raw"))["found"]["net_raw"])
+        self.assertEqual(list(self.found(IMAGE + could_have("net_raw"))["found"]), ["net_raw", "privileged"])
+        self.assertEqual(self.found(IMAGE + could_have("net_raw", "--no-new-privs"))["found"], {})
+        for prefix in ([], ["unshare", "--mount"]):
+            self.assertEqual(self.found(prefix + could_have("net_raw"))["found"], {})
+        self.assertIn("by a program", self.found(IMAGE + could_have("net_raw"))["found"]["net_raw"])
 
     def test_a_set_uid_program_does_it(self):
         """What the row before this says is so: nobody becomes able to open a packet socket."""
@@ -235,7 +271,7 @@ class Processes(Base):
             os.chown(self.tree.dir(name) + "/cgroup.procs", NOBODY, NOBODY)
         leave = "os.write(os.open(%r, os.O_WRONLY), b'0')\n" % (self.tree.dir("outside") + "/cgroup.procs")
         process = self.start("", prefix=HARMLESS)
-        self.assertIn("may write to the host's cgroups", self.look()["found"]["privileged"])
+        self.assertIn("may write to the host's cgroups", self.look()["found"]["root"])
         self.end(process)
         self.start(leave, prefix=HARMLESS)
         self.assertEqual((self.look()["processes"], self.look("outside")["processes"]), (0, 1))
@@ -254,14 +290,14 @@ class Processes(Base):
         for script, writable in ((hide + "mount -o remount,bind,ro " + mount, False), (hide + "umount " + mount, False), (hide + ":", True)):
             with self.subTest(script):
                 seen = self.found(own + [script + "; exec \"$@\"", "sh"] + bare)
-                self.assertEqual("privileged" in seen["found"], writable, seen)
+                self.assertEqual("root" in seen["found"], writable, seen)
         with self.subTest("its own part of the tree"):
             script = hide + "mount --bind %s /mnt; umount %s; exec \"$@\"" % (self.tree.dir("t"), mount)
             self.assertEqual(self.found(own + [script, "sh"] + bare)["found"], {})
         with self.subTest("the pins"):
             script = "mount --make-rprivate /; umount %s; exec \"$@\"" % mount
             if subprocess.run(["mountpoint", "-q", "/sys/fs/bpf"]).returncode == 0:
-                self.assertIn("pins", self.found(own + [script, "sh"] + bare)["found"]["privileged"])
+                self.assertIn("pins", self.found(own + [script, "sh"] + bare)["found"]["root"])
 
     def test_several_and_below(self):
         self.tree.add("t/a/b")
@@ -275,6 +311,133 @@ class Processes(Base):
         name = "import ctypes\nctypes.CDLL(None).prctl(15, b'a\\x1b[2Jb\\n\"', 0, 0, 0)"
         self.start(name, prefix=with_cap("net_raw"))
         self.assertRegex(self.look()["found"]["net_raw"], r'^pid \d+ \(a\?\[2Jb')
+
+    KEEP = """
+import ctypes, threading
+libc = ctypes.CDLL(None, use_errno=True)
+threading.Thread(target=threading.Event().wait).start()
+"""
+
+    def test_threads_have_rights_of_their_own(self):
+        """The first one has given its up, and only the others have them."""
+        drop = self.KEEP + """
+header, data = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+assert libc.syscall(126, header, data) == 0
+assert "CapEff:\\t0000000000000000" in open("/proc/self/status").read()
+"""
+        self.start(drop, prefix=with_cap("net_raw", "--no-new-privs"))
+        self.assertEqual(list(self.look()["found"]), ["net_raw"])
+
+    def test_the_first_thread_is_over(self):
+        """The process goes on without it, and is not to be seen in its own directory any more."""
+        process = self.start(self.KEEP + "threading.Timer(0.2, lambda: None).start()\nprint('up', flush=True)\nlibc.syscall(60, 0)",
+                             prefix=with_cap("net_raw"))
+        self.wait_for(lambda: "\nState:\tZ" in open("/proc/%d/status" % process.pid).read())
+        seen = self.look()
+        self.assertEqual((list(seen["found"]), seen["processes"]), (["net_raw"], 1))
+
+    # Root without a capability, which can do no more than write to what is root's.
+    BARE = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
+
+    def test_behind_a_root_directory(self):
+        """What a process sees of its mounts ends at its root; what it brought along does not."""
+        leave = """
+tree = os.open(%r, os.O_RDONLY)
+os.chroot("/usr")
+os.chdir("/")
+""" % self.tree.mount
+        self.start(leave + "assert not os.path.exists(%r)" % self.tree.mount, prefix=["setpriv", "--bounding-set=-all,+sys_chroot", "--inh-caps=-all", "--no-new-privs"])
+        self.assertEqual(self.look()["forced"], "partial")
+        self.assertTrue({"root", "privileged"} & set(self.look()["found"]))
+
+    def test_a_tree_brought_along(self):
+        """Into a mount namespace without it: by a descriptor, or as the directory it stands in."""
+        script = "mount --make-rprivate / && exec 9<%s && umount %s && umount /sys/fs/bpf; exec \"$@\"" % (self.tree.mount, self.tree.mount)
+        rows = ((script, "open"), (script.replace("exec 9<%s" % self.tree.mount, "cd %s" % self.tree.mount).replace("umount %s " % self.tree.mount, "umount -l %s " % self.tree.mount), "is in a directory"))
+        for words, why in rows:
+            words = words.replace("umount %s " % self.tree.mount, "umount -l %s " % self.tree.mount)
+            with self.subTest(why):
+                process = subprocess.Popen(["unshare", "--mount", "sh", "-c", words, "sh"] + self.BARE + [PYTHON, "-I", "-c", SETUP + WAIT],
+                                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=lambda: self.tree.join("t"), stderr=subprocess.DEVNULL)
+                self.addCleanup(self.end, process)
+                self.assertEqual(process.stdout.readline(), b"up\n")
+                self.assertIn(why, self.look()["found"].get("root", ""))
+                self.end(process)
+
+    def test_a_file_to_leave_by(self):
+        """Opened by somebody who might: the kernel goes by the opener's rights, and the process does leave."""
+        self.tree.add("outside")
+
+        def before():
+            fd = os.open(self.tree.dir("outside") + "/cgroup.procs", os.O_WRONLY)
+            os.dup2(fd, GIVEN)
+
+        self.start("", prefix=HARMLESS, before=before, pass_fds=(GIVEN,))
+        self.assertIn("open", self.look()["found"]["root"])
+        self.start("os.write(%d, b'0')" % GIVEN, prefix=HARMLESS, before=before, pass_fds=(GIVEN,))
+        self.assertEqual(self.look("outside")["processes"], 1)
+
+    def test_its_own_part_of_the_tree_may_be_open(self):
+        def before():
+            os.dup2(os.open(self.tree.dir("t") + "/cgroup.procs", os.O_WRONLY), GIVEN)
+
+        self.start("", prefix=HARMLESS, before=before, pass_fds=(GIVEN,))
+        self.assertEqual(self.look()["found"], {})
+
+    def test_a_group_that_may_write(self):
+        path = self.tree.dir("") + "/cgroup.procs"
+        member = HARMLESS[:]
+        member[member.index("--clear-groups")] = "--groups=7,4242,9"
+        os.chown(path, 0, 4242)
+        for mode, found in ((0o644, {}), (0o664, {"root"})):
+            os.chmod(path, mode)
+            self.assertEqual(set(self.found(member)["found"]), set(found))
+            self.assertEqual(self.found(HARMLESS)["found"], {})
+        os.chmod(path, 0o666)
+        self.assertEqual(list(self.found(HARMLESS)["found"]), ["root"])
+
+    def test_ways_to_become_root(self):
+        for cap in ("setuid", "setgid", "setfcap", "chown", "fowner", "mknod"):
+            with self.subTest(cap):
+                self.assertEqual(list(self.found(with_cap(cap, "--no-new-privs"))["found"]), ["root"])
+
+    def test_processes_that_do_not_wait(self):
+        """Each lives for an instant and hands on its rights to the next."""
+        chain = """
+print('up', flush=True)
+os.setsid()
+import time
+end = time.monotonic() + 20
+while time.monotonic() < end:
+    if os.fork():
+        os._exit(0)
+"""
+        process = self.start(chain, prefix=with_cap("net_raw"))
+        seen = self.look()
+        self.assertTrue({"net_raw", "unreadable"} & set(seen["found"]), seen)
+        self.assertEqual(seen["grade"], "partial")
+        self.end(process)
+
+    def test_threads_in_other_cgroups(self):
+        """In cgroups of threads one process is in several."""
+        for name in ("t/in", "t/out"):
+            self.tree.add(name)
+            with open(self.tree.dir(name) + "/cgroup.type", "w") as f:
+                f.write("threaded")
+        script = """
+import threading
+def away():
+    open(%r, "w").write(str(threading.get_native_id()))
+    ready.set()
+    threading.Event().wait()
+ready = threading.Event()
+threading.Thread(target=away, daemon=True).start()
+ready.wait()
+open(%r, "w").write(str(threading.get_native_id()))
+""" % (self.tree.dir("t/out") + "/cgroup.threads", self.tree.dir("t/in") + "/cgroup.threads")
+        self.start(script)
+        self.assertIn(self.tree.path("t/out"), self.look("t/in")["found"]["outside"])
+        self.assertNotIn("outside", self.look()["found"])
 
     def test_zombies_are_nobody(self):
         self.start("if os.fork() == 0: os._exit(0)\nimport time\ntime.sleep(0.1)", prefix=HARMLESS)
@@ -362,11 +525,11 @@ class Machines(Base):
         """A machine's own process is told the container's id and need not be in its cgroup."""
         cgroup = self.tree.add("docker-%s.scope" % ID)
         path = self.program("containerd-shim-kata-v2")
-        self.assertEqual(self.look(cgroup)["found"], {})
-        for told, found in ((ID, ["kata"]), ("6f" * 32, [])):
-            with self.subTest(told):
+        self.assertEqual(self.look(cgroup)["found"], {"empty": ""})
+        for told, user, found in ((ID, 0, ["empty", "kata"]), ("6f" * 32, 0, ["empty"]), (ID, 65534, ["empty"])):
+            with self.subTest(told, user=user):
                 process = subprocess.Popen(["bash", "-c", "exec -a \"shim -id %s\" %s 60" % (told, path)], stdin=subprocess.PIPE,
-                                           stdout=subprocess.PIPE)
+                                           stdout=subprocess.PIPE, user=user)
                 self.addCleanup(self.end, process)
                 self.wait_for(lambda: os.readlink("/proc/%d/exe" % process.pid) == path)
                 self.assertEqual(list(self.look(cgroup)["found"]), found)
@@ -407,11 +570,14 @@ class Resolvers(Base):
         self.assertEqual(self.resolvers("printf 'nameserver 10.9.8.7\\nnameserver fd00::53\\n' > resolv.conf"), ["10.9.8.7", "fd00::53"])
 
     def test_a_link_stays_inside(self):
-        self.assertEqual(self.resolvers("echo nameserver 10.9.8.6 > real && ln -s ../../../../etc/real resolv.conf"), ["10.9.8.6"])
+        self.assertEqual(self.resolvers("echo nameserver 10.9.8.6 > real && ln -s /etc/real resolv.conf"), ["10.9.8.6"])
 
     def test_no_file_of_the_host(self):
         """A link through /proc would lead out of its root."""
-        self.assertEqual(self.resolvers("ln -s /proc/1/root/etc/resolv.conf resolv.conf"), [])
+        secret = os.path.join(self.scratch, "secret")
+        with open(secret, "w") as f:
+            f.write("nameserver 10.9.8.5\n")
+        self.assertEqual(self.resolvers("ln -s /proc/%d/root%s resolv.conf" % (os.getpid(), secret)), [])
 
     def test_what_is_no_file(self):
         self.assertEqual(self.resolvers("mkfifo resolv.conf"), [])
@@ -543,6 +709,7 @@ got = array.array("i", control[0][2])[0]
 
         def before():
             self.tree.join("t/short")
+            enter_netns(self.net.pid)
             give(socket.socket())
 
         self.start("s = socket.socket(fileno=%d)" % GIVEN, prefix=HARMLESS, before=before, pass_fds=(GIVEN,))
@@ -576,6 +743,71 @@ got = array.array("i", control[0][2])[0]
 
         self.start("", prefix=HARMLESS, before=before, pass_fds=(GIVEN,))
         self.assertRegex(self.look()["found"]["unseen_socket"], "tun or tap device$")
+
+    def test_a_socket_of_the_hosts_network(self):
+        """It stays there when its holder goes away into a network of its own."""
+        self.start("s = socket.socket()\nimport ctypes\nassert ctypes.CDLL(None).unshare(0x50000000) == 0", prefix=["setpriv", "--reuid", str(NOBODY), "--clear-groups"], net=False)
+        seen = self.look()
+        self.assertIn("socket of the host's network", seen["found"]["host_network"])
+        self.assertTrue(seen["host_network"])
+
+    HIDE = """
+import array
+def put(to, what):
+    to.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [what.fileno()]))])
+a, b = socket.socketpair()
+"""
+
+    def test_in_a_queue(self):
+        """A packet socket that nobody holds, until somebody takes it out."""
+        def before():
+            enter_netns(self.net.pid)
+            give(socket.socket(socket.AF_PACKET, socket.SOCK_RAW))
+
+        self.start(self.HIDE + "put(a, socket.socket(fileno=%d))\nos.close(%d) if os.path.exists('/proc/self/fd/%d') else None" % (GIVEN, GIVEN, GIVEN),
+                   prefix=HARMLESS, before=before, pass_fds=(GIVEN,))
+        seen = self.look()
+        self.assertEqual((sorted(seen["found"]), seen["sockets"]), (["packet_socket", "unseen_socket"], []))
+        self.assertIn("nobody holds", seen["found"]["packet_socket"])
+
+    def test_a_packet_socket_of_somebody_elses(self):
+        """Whoever listens in its network from outside is none of its own."""
+        def outside():
+            enter_netns(self.net.pid)
+
+        listener = subprocess.Popen([PYTHON, "-I", "-c", SETUP + "s = socket.socket(17, 3, 0)" + WAIT], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                    preexec_fn=outside)
+        self.addCleanup(self.end, listener)
+        self.assertEqual(listener.stdout.readline(), b"up\n")
+        self.start("", prefix=HARMLESS)
+        self.assertEqual(self.look()["found"], {})
+
+    def test_queues(self):
+        """Its own, one whose end is in another queue, and that of a connection that was not accepted."""
+        for what, script, found in (
+                ("nothing", "a.send(b'x')", []),
+                ("own", "put(a, sys.stdin)", ["unseen_socket"]),
+                ("the other end's", "put(a, sys.stdin)\nc, d = socket.socketpair()\nput(c, b)\nb.close()", ["unseen_socket"]),
+                ("not accepted", "l = socket.socket(socket.AF_UNIX)\nl.bind('\\0look-%d')\nl.listen()\nc = socket.socket(socket.AF_UNIX)\n"
+                 "c.connect('\\0look-%d')\nput(c, sys.stdin)\nc.close()" % (os.getpid(), os.getpid()), ["unseen_socket"])):
+            with self.subTest(what):
+                process = self.start(self.HIDE + script, prefix=HARMLESS)
+                self.assertEqual(list(self.look()["found"]), found)
+                self.end(process)
+
+    def test_registered_with_io_uring(self):
+        ring = """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+ring = libc.syscall(425, 4, ctypes.create_string_buffer(120))
+assert ring >= 0, ctypes.get_errno()
+"""
+        register = "files = (ctypes.c_int * 1)(a.fileno())\nassert libc.syscall(427, ring, 2, files, 1) == 0, ctypes.get_errno()"
+        process = self.start(self.HIDE + ring, prefix=HARMLESS)
+        self.assertEqual(self.look()["found"], {})
+        self.end(process)
+        self.start(self.HIDE + ring + register, prefix=HARMLESS)
+        self.assertIn("io_uring", self.look()["found"]["unseen_socket"])
 
     def test_a_threads_own_table(self):
         """Descriptors that the process's own directory in /proc does not list."""
@@ -621,7 +853,7 @@ class Asked(Base):
         path = os.path.join(self.scratch, "asked.json")
         with open(path, "w") as f:
             json.dump(dict(POLICY, **keys), f)
-        return self.look(policy=path)["found"]
+        return {name: detail for name, detail in self.look(policy=path)["found"].items() if name != "empty"}
 
     def test_filters(self):
         self.assertEqual(self.with_policy(), {})
@@ -806,6 +1038,9 @@ class Preflight(Base):
         self.assertEqual([f["prog"] for f in self.look()["foreign"]], ["weir_connect4"])
         self.assertEqual(self.look(own=[program])["foreign"], [])
         pins = "/sys/fs/bpf/weir/test-look-%d" % os.getpid()
+        if not os.path.ismount("/sys/fs/bpf"):
+            subprocess.run(["mount", "-t", "bpf", "bpf", "/sys/fs/bpf"], check=True)
+            self.addCleanup(subprocess.run, ["umount", "/sys/fs/bpf"], check=True)
         links = json.loads(subprocess.run(["bpftool", "-j", "link"], stdout=subprocess.PIPE, check=True).stdout)
         link = next(entry["id"] for entry in links if entry.get("prog_id") == program)
         os.makedirs(pins, mode=0o700)
@@ -819,16 +1054,12 @@ class Preflight(Base):
 
     def test_more_than_fit(self):
         """What refuses is told also when the list is full."""
-        for i in range(9):
-            self.tree.add("t/c%d" % i)
-            for hook in ("connect4", "sendmsg4", "egress", "ingress", "setsockopt"):
-                self.attach("t/c%d" % i, hook, "multi")
-        for i in range(9):
-            for _ in range(2):
-                self.attach("t/c%d" % i, "egress", "multi")
+        for where in ("", "t"):
+            for _ in range(33):
+                self.attach(where, "egress", "link")
         self.attach("t", "setsockopt", "none", "allow", "alone")
         seen = self.look()
-        self.assertEqual(len(seen["foreign"]) + seen["foreign_beyond"], 64)
+        self.assertEqual((len(seen["foreign"]), seen["foreign_beyond"]), (64, 3))
         self.assertIn('"alone"', seen["refused"])
 
 
@@ -865,6 +1096,19 @@ class Bundle(Base):
             f.write("nameserver 10.9.8.7\n")
         self.assertEqual(self.look_at(lambda c: c["mounts"].append({"destination": "/etc/resolv.conf", "type": "bind", "source": path}))["resolvers"],
                          ["10.9.8.7"])
+
+    def test_a_tree_by_another_name(self):
+        """As it is, not as it is written: a link, a way round, what is mounted further in."""
+        link = os.path.join(self.scratch, "link")
+        os.symlink("/sys/fs/cgroup", link)
+        around = "/proc/%d/root" % os.getpid()
+        for source, found in (("/sys//fs/cgroup", True), ("/sys/fs/../fs/cgroup/", True), (link, True), (around + "/sys/fs/cgroup", True), (around, True),
+                              (cgroup2_mount(), True), (os.path.relpath("/sys/fs/cgroup", "/"), False), (self.scratch, False), ("/nowhere", False)):
+            with self.subTest(source):
+                def change(config):
+                    config["mounts"].append({"destination": "/h", "type": "bind", "source": source, "options": ["rbind", "rw"]})
+                self.assertEqual("privileged" in self.look_at(change)["found"], found)
+        os.unlink(link)
 
     def test_damaged(self):
         self.assertIn("/process must be an object", self.look_at(lambda c: c.update(process=[])))

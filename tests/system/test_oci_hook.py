@@ -311,8 +311,8 @@ class Files(Case):
         self.assertEqual(json.loads(shown.replace("\\e", "\\")), self.read("weir.json"))
 
     def podman(self, *args):
-        return subprocess.run(["podman", "--root", self.storage + "/root", "--runroot", self.storage + "/run", "--tmpdir", self.storage + "/tmp", "--runtime", "runc",
-                               "--cgroup-manager", "cgroupfs", "--hooks-dir", self.storage + "/hooks", *args],
+        return subprocess.run(apart.enter("podman", "--root", self.storage + "/root", "--runroot", self.storage + "/run", "--tmpdir", self.storage + "/tmp", "--runtime", "runc",
+                               "--cgroup-manager", "cgroupfs", "--hooks-dir", self.storage + "/hooks", *args),
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120 * SLOW, text=True)  # fmt: skip
 
     def no_cgroups(self):
@@ -354,8 +354,9 @@ class Files(Case):
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("weir: oci-hook: ", done.stderr)
         self.assertIn('there is no policy "none"', done.stderr)
+        # poststop has cleared up already, or a moment from now.
         deadline = time.monotonic() + 10 * SLOW
-        while any(self.cgroup.name in a["target"]["cgroup"] and a["state"] != "gone" for a in json.loads(subprocess.run([WEIR, "status", "--json"], stdout=subprocess.PIPE).stdout)["attachments"]):
+        while apart.pins():
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.1)
 

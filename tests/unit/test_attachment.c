@@ -453,14 +453,50 @@ static void test_lock(void **state)
 	(void)state;
 	assert_int_equal(attachment_lock(0, &one_fd, &e), 0);
 	assert_int_equal(attachment_lock(30, &other, &e), -EBUSY);
+	assert_int_equal(attachment_lock(0, &other, &e), -EBUSY);
+	/* Who does not wait any more lets go of what it gets. */
 	close(one_fd);
-	assert_int_equal(attachment_lock(0, &other, &e), 0);
+	assert_int_equal(attachment_lock(5000, &other, &e), 0);
 	/* Removed by an uninstall: the next one locks another file, and nobody waits for this one. */
 	snprintf(path, sizeof path, "%s/lock", dir);
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(attachment_lock(0, &one_fd, &e), 0);
 	close(one_fd);
 	close(other);
+}
+
+/* The first to wait is the first to get it, however often others ask. */
+static void test_lock_in_order(void **state)
+{
+	struct err e = {0};
+	int held = -1, status, got[2];
+	char order[3] = "";
+
+	(void)state;
+	assert_int_equal(attachment_lock(0, &held, &e), 0);
+	assert_int_equal(pipe(got), 0);
+	for (char name = 'a'; name <= 'b'; name++) {
+		pid_t child = fork();
+
+		assert_true(child >= 0);
+		if (!child) {
+			int fd = -1;
+
+			close(held);
+			_exit(attachment_lock(20000, &fd, NULL) < 0 || write(got[1], &name, 1) != 1);
+		}
+		usleep(100000);
+	}
+	close(held);
+	assert_int_equal(read(got[0], order, 1), 1);
+	assert_int_equal(read(got[0], order + 1, 1), 1);
+	assert_string_equal(order, "ab");
+	for (int i = 0; i < 2; i++) {
+		assert_true(wait(&status) > 0);
+		assert_int_equal(status, 0);
+	}
+	close(got[0]);
+	close(got[1]);
 }
 
 /* Whoever waited for a lock file that is gone by then takes the one that is there. */
@@ -530,6 +566,7 @@ int main(void)
 	    EACH(test_pins_without_record),
 	    EACH(test_many),
 	    EACH(test_lock),
+	    EACH(test_lock_in_order),
 	    EACH(test_lock_of_removed_file),
 	    EACH(test_drained_by),
 	};

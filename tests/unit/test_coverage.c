@@ -35,6 +35,7 @@ static void test_grades(void **state)
 	} rows[] = {
 	    {"nothing", 0, COVERAGE_FULL, COVERAGE_FULL},
 	    {"one", 1u << WEAK_NET_RAW, COVERAGE_PARTIAL, COVERAGE_PARTIAL},
+	    {"root of the host", 1u << WEAK_ROOT, COVERAGE_PARTIAL, COVERAGE_PARTIAL},
 	    {"privileged", 1u << WEAK_PRIVILEGED, COVERAGE_REFUSED, COVERAGE_PARTIAL},
 	    {"gVisor", 1u << WEAK_GVISOR, COVERAGE_REFUSED, COVERAGE_REFUSED},
 	    {"Kata", 1u << WEAK_KATA, COVERAGE_REFUSED, COVERAGE_REFUSED},

@@ -71,9 +71,10 @@ static const struct error_row rows[ERROR_CASES] = {
     [ERROR_OVERLOADED] = {503, "overloaded", NULL, "try again when fewer requests are being sent", 1},
     [ERROR_STOPPING] = {503, "stopping", "the service is shutting down", "nothing ran: it is safe to try again", 5},
     [ERROR_SANDBOX] = {500, "sandbox_failed", NULL, "`weir doctor` shows what this host can enforce", 0},
-    [ERROR_POLICY_ONLY] = {500, "policy_only",
-			   "there are no sandboxes here: this service runs with --policy-only, and puts policies on what already runs",
-			   "nothing ran, and trying again is of no use: ask a service that was started without --policy-only", 0},
+    [ERROR_POLICY_ONLY] =
+	{500, "policy_only",
+	 "there are no sandboxes here: this service runs with --policy-only, and puts policies on what already runs",
+	 "nothing ran, and trying again is of no use: ask a service that was started without --policy-only", 0},
     [ERROR_TOOLS] =
 	{500, "tools_failed", NULL,
 	 "nothing was called. The process ended while it imported the agent's modules, in a sandbox like that of a call", 0},

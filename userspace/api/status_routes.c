@@ -15,17 +15,30 @@ void handle_healthz(struct server *s, struct exchange *x)
 	exchange_reply_json(x, 200, json_pack("{s:s}", "status", "ok"));
 }
 
+/* With --policy-only. */
+static void reply_not_in_force(struct exchange *x, const char *what)
+{
+	struct api_error e;
+
+	error_set(&e, ERROR_NOT_READY, "%s", what);
+	error_set_hint(&e, "`weir status` says what is wrong with each, and what mends it");
+	exchange_reply_error(x, &e);
+}
+
 void handle_readyz(struct server *s, struct exchange *x)
 {
 	const struct tell_pool *p = runclient_pool(s->runs);
+	const bool without_sandboxes = s->config->collector_fd < 0; /* and so without files of theirs */
 
 	if (!p)
 		exchange_reply_case(x, ERROR_NOT_READY, "the supervisor has not reported yet");
+	else if (!p->ready && without_sandboxes)
+		reply_not_in_force(x, p->not_ready);
 	else if (!p->ready)
 		exchange_reply_case(x, ERROR_NOT_READY, *p->not_ready ? p->not_ready : "the supervisor is not ready");
 	else if (!runclient_auditor_up(s->runs))
 		exchange_reply_case(x, ERROR_NOT_READY, "the auditor is gone");
-	else if (s->config->collector_fd >= 0 && !runclient_collector_up(s->runs))
+	else if (!without_sandboxes && !runclient_collector_up(s->runs))
 		exchange_reply_case(x, ERROR_NOT_READY, "the collector is gone");
 	else
 		exchange_reply_json(x, 200, json_pack("{s:s}", "status", "ready"));

@@ -50,6 +50,7 @@ struct making {
 	struct attachment_list list;
 	const struct attachment *same; /* what this cgroup has already, and in good order: its policy is swapped */
 	struct guard *g;
+	int lock; /* -1: not ours yet */
 	char pins[PATH_MAX];
 	struct attachment *old;	   /* of `same`, as it was written down .. */
 	struct inforce old_policy; /* .. and the document that was in force */
@@ -258,8 +259,9 @@ static int verify_below(const struct making *m, int dir, unsigned depth, unsigne
 			continue; /* gone meanwhile */
 		(*left)--;
 		rc = guard_verify(m->g, below, e);
-		/* Of a cgroup that was removed in that moment the kernel says that it is none. */
-		if (rc < 0 && faccessat(dirfd(d), de->d_name, F_OK, 0) < 0)
+		/* Of a cgroup that was removed in that moment the kernel says that it is none. There may be a new one by now.
+		 */
+		if (rc < 0 && attach_is_dead(below))
 			rc = 0;
 		else if (rc < 0)
 			rc = err_wrap(e, "on %.100s below it", de->d_name);
@@ -298,6 +300,10 @@ static int prove(struct making *m, struct err *e)
 {
 	int rc = try_inside(m, e);
 
+#ifdef WEIR_TEST_HOOKS
+	if (rc == 0 && getenv("WEIR_ATTACH_FAIL"))
+		rc = err_set(e, EIO, "policy", "made to fail by a test");
+#endif
 	attach_step("tried");
 	if (rc == 0)
 		rc = look_around(m, e);
@@ -346,6 +352,8 @@ static int new_id(char ret[IPC_ID_MAX], struct err *e)
 	return 0;
 }
 
+static int lock_and_look(struct making *m, struct err *e);
+
 /* Before the first program is attached: none ever meets an empty map, so what the policy allows goes on undisturbed. */
 static int enter(struct guard *g, void *ctx, struct err *e)
 {
@@ -353,6 +361,11 @@ static int enter(struct guard *g, void *ctx, struct err *e)
 	int rc;
 
 	attach_step("loaded");
+	rc = m->lock < 0 ? lock_and_look(m, e) : 0;
+	if (rc < 0)
+		return rc;
+	if (m->same)
+		return err_set(e, EAGAIN, ATTACH_LAYER, "it got a policy while the programs were loaded");
 #ifdef WEIR_TEST_HOOKS
 	/* As if the map were written when the programs are there already: a test sees what that costs. */
 	if (getenv("WEIR_ATTACH_LATE") && !m->made)
@@ -408,7 +421,10 @@ static void replace_others(const struct making *m)
 		const struct attachment *other = &m->list.each[i];
 		bool before = other->gone_ns && !strcmp(other->target.path, a->target.path);
 
-		if (other->parent == a->parent && (other->target.id == a->target.id || before))
+		if (other == m->same || other->parent != a->parent)
+			continue;
+		/* Sockets of one that is gone may live on, and are judged. */
+		if (other->target.id == a->target.id || (before && !attach_is_held(other)))
 			(void)attach_drop(other->id, NULL);
 	}
 	attach_clear_orphans(&m->list, a->target.id);
@@ -425,15 +441,8 @@ static int give_leave(struct making *m, struct err *e)
 
 static int make_fresh(struct making *m, struct err *e)
 {
-	size_t count = 0;
-	int rc;
+	int rc = load_programs(m, e);
 
-	for (size_t i = 0; i < m->list.count; i++)
-		count += !m->list.each[i].gone_ns;
-	if (count >= ATTACHED_MAX)
-		return err_set(e, ENOSPC, ATTACH_LAYER, "%d cgroups of this host have a policy already: detach some",
-			       ATTACHED_MAX);
-	rc = load_programs(m, e);
 	if (rc == 0)
 		rc = verify(m, e);
 	attach_step("verified");
@@ -525,7 +534,11 @@ static int make_again(struct making *m, struct err *e)
 		rc = give_leave(m, e);
 	if (rc == 0)
 		rc = prove(m, e);
-	return rc == 0 ? write_down(m, e) : rc;
+	if (rc == 0)
+		rc = write_down(m, e);
+	if (rc == 0)
+		replace_others(m);
+	return rc;
 }
 
 /* The document that was in force, as one generation more, and its record with it. */
@@ -584,26 +597,66 @@ static int find_same(struct making *m, struct err *e)
 	return rc;
 }
 
-static int make_locked(struct making *m, struct err *e)
+static int check_room(const struct making *m, struct err *e)
 {
-	struct err why = {0};
-	int rc = attachment_list_locked(&m->list, e);
+	size_t count = 0;
+
+	for (size_t i = 0; i < m->list.count; i++)
+		count += !m->list.each[i].gone_ns;
+	if (count < ATTACHED_MAX)
+		return 0;
+	return err_set(e, ENOSPC, ATTACH_LAYER, "%d cgroups of this host have a policy already: detach some", ATTACHED_MAX);
+}
+
+/* Pins that have no record yet are ours, when the programs were loaded before we had the lock. */
+static void skip_own_pins(struct making *m)
+{
+	struct attachment_list *l = &m->list;
+
+	for (size_t i = 0; i < l->broken_count; i++)
+		if (!strcmp(l->broken[i].id, m->a->id))
+			l->broken[i--] = l->broken[--l->broken_count];
+}
+
+/* From here on nobody else changes anything. */
+static int lock_and_look(struct making *m, struct err *e)
+{
+	int rc = attachment_lock(ATTACH_LOCK_MS, &m->lock, e);
 
 	attach_step("locked");
+	if (rc == 0)
+		rc = attachment_list_locked(&m->list, e);
+	skip_own_pins(m);
 	if (rc == 0)
 		rc = parents_permit(&m->list, &m->t, &m->roots, e);
 	if (rc == 0)
 		rc = find_same(m, e);
+	if (rc == 0 && !m->same)
+		rc = check_room(m, e);
 	if (rc == 0)
 		rc = look_around(m, e);
 	attach_step("looked around");
-	if (rc < 0)
-		return rc;
-	if (m->same && !load_same(m)) {
-		m->g = guard_free(m->g);
-		m->same = NULL;
-	}
-	rc = m->same ? make_again(m, e) : make_fresh(m, e);
+	return rc;
+}
+
+/* As far as can be seen without the lock. */
+static bool may_have_one(const struct making *m)
+{
+	struct attachment_list l = {0};
+	bool found = false;
+
+	if (attachment_list(&l, NULL) < 0)
+		return true;
+	for (size_t i = 0; i < l.count; i++)
+		found = found || (l.each[i].target.id == m->t.id && l.each[i].parent == m->a->parent);
+	attachment_list_clear(&l);
+	return found;
+}
+
+static int undo(struct making *m, int rc, struct err *e)
+{
+	struct err why = {0};
+
 	if (rc == 0)
 		return 0;
 	if (m->made)
@@ -613,10 +666,61 @@ static int make_locked(struct making *m, struct err *e)
 	return rc;
 }
 
+/*
+ * The kernel takes its time over the programs, and does so for many at once, as when a host starts all its pods. So they are
+ * loaded before the lock is asked for, and what the lock covers is short.
+ */
+static int make_without_lock(struct making *m, struct err *e)
+{
+	_cleanup_fd_ int making = -1;
+	int rc = attachment_making(&making, e);
+
+	return rc == 0 ? make_fresh(m, e) : rc;
+}
+
+static int make_with_lock(struct making *m, struct err *e)
+{
+	int rc = m->lock < 0 ? lock_and_look(m, e) : 0;
+
+	if (rc < 0)
+		return rc;
+	if (m->same && !load_same(m)) {
+		m->g = guard_free(m->g);
+		m->same = NULL;
+	}
+	return m->same ? make_again(m, e) : make_fresh(m, e);
+}
+
+static int make(struct making *m, struct err *e)
+{
+	struct err why = {0};
+	int rc = -EAGAIN;
+
+	if (!may_have_one(m))
+		rc = make_without_lock(m, &why);
+	if (rc == -EAGAIN && (m->same || m->lock < 0))
+		return undo(m, make_with_lock(m, e), e);
+	if (rc < 0 && e)
+		*e = why;
+	return undo(m, rc, e);
+}
+
+static void making_clear(struct making *m)
+{
+	guard_free(m->g);
+	attachment_list_clear(&m->list);
+	inforce_clear(&m->policy);
+	inforce_clear(&m->old_policy);
+	if (m->old)
+		attachment_clear(m->old);
+	free(m->old);
+	target_close(&m->t);
+	cleanup_fdp(&m->lock);
+}
+
 int attach_make(const struct attach_request *r, struct attach_result *ret, struct err *e)
 {
-	struct making m = {.r = r, .ret = ret, .a = &ret->a, .t.fd = -1};
-	_cleanup_fd_ int lock = -1;
+	struct making m = {.r = r, .ret = ret, .a = &ret->a, .t.fd = -1, .lock = -1};
 	int rc;
 
 	memset(ret, 0, sizeof *ret);
@@ -626,17 +730,8 @@ int attach_make(const struct attach_request *r, struct attach_result *ret, struc
 	if (rc == 0)
 		rc = check_coverage(&m, e);
 	if (rc == 0)
-		rc = attachment_lock(ATTACH_LOCK_MS, &lock, e);
-	if (rc == 0)
-		rc = make_locked(&m, e);
-	m.g = guard_free(m.g);
-	attachment_list_clear(&m.list);
-	inforce_clear(&m.policy);
-	inforce_clear(&m.old_policy);
-	if (m.old)
-		attachment_clear(m.old);
-	free(m.old);
-	target_close(&m.t);
+		rc = make(&m, e);
+	making_clear(&m);
 	return rc;
 }
 

@@ -58,7 +58,7 @@ __attribute__((format(printf, 3, 4))) static void problem(struct looking *k, con
 /* What mends nearly all of it. */
 static const char *again(const struct looking *k)
 {
-	return k->a->parent ? "weir attach --parent … again" : "weir attach --policy … again";
+	return k->a->parent ? "weir attach --parent ... again" : "weir attach --policy ... again";
 }
 
 /* ---- links ---- */
@@ -122,7 +122,7 @@ static void check_below(struct looking *k)
 			continue;
 		for (size_t i = 0; i < GUARD_HOOKS; i++)
 			idle[i] = links[i].pinned && links[i].attached && !links[i].effective;
-		if (name_hooks(hooks, sizeof hooks, links, idle) && faccessat(dirfd(d), de->d_name, F_OK, 0) == 0) {
+		if (name_hooks(hooks, sizeof hooks, links, idle) && !attach_is_dead(below)) {
 			problem(k, "not effective", "not in force on %.60s below it: %s; %s", de->d_name, hooks, again(k));
 			return;
 		}
@@ -149,6 +149,24 @@ static void check_links(struct looking *k)
 
 /* ---- maps ---- */
 
+/* The record that we were given may be older than the last change; then what is written down now counts. */
+static bool is_replaced(const struct looking *k)
+{
+	struct attachment *now = calloc(1, sizeof *now);
+	struct guardpins p;
+	bool fits = false;
+
+	for (int tries = 0; now && !fits && tries < 2; tries++) {
+		if (attachment_load(k->a->id, now, NULL) < 0)
+			break;
+		guardpins_read(k->pins, k->a->target.id, &p);
+		fits = (p.has_slot && p.slot.generation == now->generation) || attachment_being_changed();
+		attachment_clear(now);
+	}
+	free(now);
+	return fits;
+}
+
 static void check_entry(struct looking *k, const struct guardpins *p)
 {
 	const struct weir_sandbox *sb = &p->entry;
@@ -162,7 +180,7 @@ static void check_entry(struct looking *k, const struct guardpins *p)
 			again(k));
 	if (p->has_slot && !p->slot.image)
 		problem(k, "entry", "the policy's slot is empty: all it sends is denied; %s", again(k));
-	else if (p->has_slot && p->slot.generation != k->a->generation)
+	else if (p->has_slot && p->slot.generation != k->a->generation && !is_replaced(k))
 		problem(k, "entry", "generation %u of the policy is in force, and %u was written down; %s", p->slot.generation,
 			k->a->generation, again(k));
 }
@@ -254,9 +272,13 @@ static void check_there(struct looking *k)
 		k->c->state = ATTACH_DRIFT;
 }
 
-static void check_gone(struct looking *k, enum attach_place place)
+static void check_away(struct looking *k, enum attach_place place)
 {
-	k->c->state = place == PLACE_OTHER ? ATTACH_RECREATED : ATTACH_GONE;
+	k->c->state = place == PLACE_OTHER ? ATTACH_RECREATED : place == PLACE_HIDDEN ? ATTACH_DRIFT : ATTACH_GONE;
+	if (place == PLACE_HIDDEN)
+		problem(k, "not effective",
+			"%.90s can't be seen from here, so nobody knows: look from where the host's cgroup2 is mounted whole",
+			k->a->target.path);
 	if (place == PLACE_OTHER)
 		problem(k, "recreated", "there is another cgroup of that name now, and nothing of Weir's is on it; %s",
 			again(k));
@@ -296,7 +318,7 @@ void attach_check(const struct attachment *a, struct attach_check *ret)
 	} else if (place == PLACE_THERE) {
 		check_there(&k);
 	} else {
-		check_gone(&k, place);
+		check_away(&k, place);
 	}
 	target_close(&k.t);
 }

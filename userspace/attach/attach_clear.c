@@ -14,6 +14,7 @@
 
 #define GONE_KEPT 256		  /* remembered at once */
 #define GRACE_NS (10 * SECOND_NS) /* how long pins of a cgroup that is gone are left to a service that drains them */
+#define PATIENCE 20
 #define KEPT_NS (ATTACHED_GONE_KEPT_S * SECOND_NS)
 
 static uint64_t wall_ns(void)
@@ -109,6 +110,8 @@ static void remove_dirs(void)
 		return;
 	snprintf(path, sizeof path, "%s/drain", attachment_dir);
 	unlink(path);
+	snprintf(path, sizeof path, "%s/making", attachment_dir);
+	unlink(path);
 	snprintf(path, sizeof path, "%s/lock", attachment_dir);
 	unlink(path);
 	rmdir(attachment_dir);
@@ -185,14 +188,18 @@ struct clearing {
 	void (*last)(void *ctx, const struct attachment *a);
 	void *ctx;
 	int cleared;
+	unsigned patience; /* how often it is waited for the kernel to let go */
 };
 
 /* With its sockets, which the list does not hold and the file must keep. */
 static int note_gone(struct attachment *a, uint64_t now, struct err *e)
 {
 	struct attachment *whole = calloc(1, sizeof *whole);
-	int rc = whole ? attachment_load(a->id, whole, e) : err_set(e, ENOMEM, ATTACH_LAYER, "out of memory");
+	int rc;
 
+	if (!whole)
+		return err_set(e, ENOMEM, ATTACH_LAYER, "out of memory");
+	rc = attachment_load(a->id, whole, e);
 	if (rc == 0) {
 		a->gone_ns = whole->gone_ns = now;
 		rc = attachment_save(whole, NULL, 0, e);
@@ -202,13 +209,30 @@ static int note_gone(struct attachment *a, uint64_t now, struct err *e)
 	return rc;
 }
 
+/*
+ * A socket of the cgroup may live on, with another process, and is judged by these programs as long as it does. The kernel lets
+ * go of the links itself when there is none, a moment after the cgroup was removed: a command has the time.
+ */
+static bool is_held_still(struct clearing *c, const struct attachment *a)
+{
+	const struct timespec moment = {.tv_nsec = 10 * 1000 * 1000};
+
+	while (attach_is_held(a)) {
+		if (c->last || a->gone_ns != c->now || !c->patience)
+			return true;
+		c->patience--;
+		nanosleep(&moment, NULL);
+	}
+	return false;
+}
+
 static int clear_pins(struct clearing *c, struct attachment *a, struct err *e)
 {
 	char pins[PATH_MAX];
 	int rc;
 
 	attach_pin_dir(pins, a->id);
-	if (!guardpins_exist(pins) || (c->drained && c->now - a->gone_ns < GRACE_NS))
+	if (!guardpins_exist(pins) || (c->drained && c->now - a->gone_ns < GRACE_NS) || is_held_still(c, a))
 		return 0;
 	if (c->last)
 		c->last(c->ctx, a);
@@ -219,9 +243,10 @@ static int clear_pins(struct clearing *c, struct attachment *a, struct err *e)
 
 static int clear_gone(struct clearing *c, struct attachment *a, struct err *e)
 {
+	enum attach_place place = a->gone_ns ? PLACE_GONE : attach_place(a, &c->roots, NULL);
 	int rc = 0;
 
-	if (!a->gone_ns && attach_place(a, &c->roots, NULL) != PLACE_THERE)
+	if (!a->gone_ns && (place == PLACE_GONE || place == PLACE_OTHER))
 		rc = note_gone(a, c->now, e);
 	return rc == 0 && a->gone_ns ? clear_pins(c, a, e) : rc;
 }
@@ -255,9 +280,11 @@ static int forget_old(struct clearing *c, struct err *e)
 		char pins[PATH_MAX];
 
 		attach_pin_dir(pins, a->id);
-		if ((gone <= GONE_KEPT && !old) || guardpins_exist(pins))
+		if (gone <= GONE_KEPT && !old)
 			break;
 		forgotten[at] = true;
+		if (guardpins_exist(pins))
+			continue;
 		rc = attachment_forget(a->id, e);
 		c->cleared += rc == 0;
 	}
@@ -291,7 +318,8 @@ static int clear_all(struct clearing *c, struct err *e)
 		rc = clear_gone(c, &c->l.each[i], e);
 	if (rc < 0)
 		return rc;
-	attach_clear_orphans(&c->l, 0);
+	if (!attachment_being_made())
+		attach_clear_orphans(&c->l, 0);
 	clear_empty();
 	parents_prune(&c->l, &c->roots);
 	return forget_old(c, e);
@@ -299,7 +327,8 @@ static int clear_all(struct clearing *c, struct err *e)
 
 int attach_clear_up(void (*last)(void *ctx, const struct attachment *a), void *ctx, struct err *e)
 {
-	struct clearing c = {.last = last, .ctx = ctx, .now = wall_ns(), .drained = !last && attachment_drained_by()};
+	struct clearing c = {
+	    .last = last, .ctx = ctx, .now = wall_ns(), .drained = !last && attachment_drained_by(), .patience = PATIENCE};
 	_cleanup_fd_ int lock = -1;
 	int rc;
 

@@ -8,10 +8,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,6 +24,7 @@
 #include "kernel/guardpins.h"
 
 #define SETTLED_S 10
+#define KERNFS_HANDLE 0xfe /* FILEID_KERNFS: the handle is the id */
 
 bool attach_lies_in(const char *path, const char *above)
 {
@@ -47,6 +51,52 @@ void attach_pin_dir(char ret[PATH_MAX], const char *id)
 	snprintf(ret, PATH_MAX, "%s/%s", attachment_pins, id);
 }
 
+bool attach_is_held(const struct attachment *a)
+{
+	char pins[PATH_MAX];
+
+	attach_pin_dir(pins, a->id);
+	return guardpins_cgroup(pins) == a->target.id;
+}
+
+/* In a directory that was removed no name leads anywhere, not even those that every cgroup has. */
+bool attach_is_dead(int cgroup_fd)
+{
+	return faccessat(cgroup_fd, "cgroup.procs", F_OK, 0) < 0 && errno == ENOENT;
+}
+
+/*
+ * Whether a cgroup of that id lives: what is mounted here may be a part of the hierarchy only, and the kernel finds it all the
+ * same. 1, 0, or a negative errno when it does not say.
+ */
+static int lives(uint64_t id, const struct target_roots *roots)
+{
+	union {
+		struct file_handle head;
+		char room[sizeof(struct file_handle) + sizeof id];
+	} by = {.head = {.handle_bytes = sizeof id, .handle_type = KERNFS_HANDLE}};
+	_cleanup_fd_ int top = open(roots->cgroup2, O_RDONLY | O_DIRECTORY | O_CLOEXEC), fd = -1;
+	struct statfs fs;
+
+	if (top < 0 || fstatfs(top, &fs) < 0)
+		return -errno;
+	if (fs.f_type != CGROUP2_SUPER_MAGIC)
+		return -ENOTSUP;
+	memcpy(by.room + offsetof(struct file_handle, f_handle), &id, sizeof id);
+	fd = open_by_handle_at(top, &by.head, O_PATH | O_CLOEXEC);
+	if (fd >= 0)
+		return 1;
+	return errno == ESTALE ? 0 : -errno;
+}
+
+/* Its path leads nowhere, or to another. */
+static bool is_hidden(const struct attachment *a, const struct target_roots *roots)
+{
+	int rc = lives(a->target.id, roots);
+
+	return rc < 0 ? attach_is_held(a) : rc;
+}
+
 enum attach_place attach_place(const struct attachment *a, const struct target_roots *roots, int *ret_fd)
 {
 	struct target t = a->target;
@@ -56,13 +106,18 @@ enum attach_place attach_place(const struct attachment *a, const struct target_r
 	t.fd = -1;
 	rc = target_open(&t, roots, &why);
 	/* What can't be looked at for another reason is not gone. */
-	if (rc < 0)
-		return rc == -ENOENT || rc == -ENODEV ? PLACE_GONE : PLACE_THERE;
-	if (t.id == a->target.id && ret_fd)
-		*ret_fd = TAKE_FD(t.fd);
-	rc = t.id == a->target.id;
+	if (rc < 0 && rc != -ENOENT && rc != -ENODEV)
+		return PLACE_THERE;
+	if (rc == 0 && t.id == a->target.id) {
+		if (ret_fd)
+			*ret_fd = TAKE_FD(t.fd);
+		target_close(&t);
+		return PLACE_THERE;
+	}
 	target_close(&t);
-	return rc ? PLACE_THERE : PLACE_OTHER;
+	if (is_hidden(a, roots))
+		return PLACE_HIDDEN;
+	return rc < 0 ? PLACE_GONE : PLACE_OTHER;
 }
 
 bool attach_holds(const struct attachment *a, const struct target_roots *roots)

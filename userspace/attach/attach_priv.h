@@ -16,9 +16,18 @@ bool attach_lies_in(const char *path, const char *above);
 /* Whether it lies directly in it. */
 bool attach_is_child(const char *path, const char *above);
 
-/* The cgroup of an attachment: there, another of its name, or gone. With *ret_fd (when it is not NULL) open, if it is there. */
-enum attach_place { PLACE_THERE, PLACE_OTHER, PLACE_GONE };
+/*
+ * The cgroup of an attachment: there, another of its name, or gone, by the kernel's word. Hidden: it lives, or may, but its
+ * path does not lead to it from here. With *ret_fd (when it is not NULL) open, if it is there.
+ */
+enum attach_place { PLACE_THERE, PLACE_OTHER, PLACE_GONE, PLACE_HIDDEN };
 enum attach_place attach_place(const struct attachment *a, const struct target_roots *roots, int *ret_fd);
+
+/* Whether the kernel has links of it on its cgroup still: of one that is removed it keeps them as long as sockets of it live.
+ */
+bool attach_is_held(const struct attachment *a);
+/* Whether a descriptor is of a cgroup that was removed, whatever there is of its name by now. */
+bool attach_is_dead(int cgroup_fd);
 
 /* Whether all of an attachment's programs are pinned, attached to its cgroup and in force on it. */
 bool attach_holds(const struct attachment *a, const struct target_roots *roots);

@@ -4,6 +4,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +18,6 @@
 #include "core/clock.h"
 
 #define WHERE "attachment"
-#define LOCK_RETRY_NS 5000000L
 #define RECORD "attachment.json"
 #define DOCUMENT "policy.json"
 /* A record with as many sockets as are listed, and as long names as can be, is far below it. */
@@ -94,26 +95,116 @@ static int open_one(const char *id, int *ret, struct err *e)
 
 /* ---- locks ---- */
 
-static void pause_a_little(void)
-{
-	const struct timespec t = {.tv_nsec = LOCK_RETRY_NS};
+/*
+ * The kernel serves those who wait in flock() in their order, and knows no limit of time. So a thread waits, and if it is not
+ * waited for any more it lets go at once of what it gets.
+ */
+struct waiter {
+	pthread_mutex_t mutex;
+	pthread_cond_t done_cond;
+	int fd, how, error;
+	bool done, left;
+};
 
-	nanosleep(&t, NULL);
+static void waiter_free(struct waiter *w)
+{
+	pthread_mutex_destroy(&w->mutex);
+	pthread_cond_destroy(&w->done_cond);
+	free(w);
 }
 
-/* 1 locked, 0 it is another's until `until`. */
-static int lock_until(int fd, uint64_t until, struct err *e)
+static int wait_for(int fd, int how)
 {
-	for (;;) {
-		if (flock(fd, LOCK_EX | (until == UINT64_MAX ? 0 : LOCK_NB)) == 0)
-			return 1;
-		if (errno == EWOULDBLOCK && clock_now_ns() >= until)
-			return 0;
-		if (errno == EWOULDBLOCK)
-			pause_a_little();
-		else if (errno != EINTR)
-			return err_errno(e, errno, WHERE, "lock %s/lock", attachment_dir);
+	while (flock(fd, how) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return 0;
+}
+
+static void *waiter_run(void *arg)
+{
+	struct waiter *w = arg;
+	int error = wait_for(w->fd, w->how);
+	bool left;
+
+	pthread_mutex_lock(&w->mutex);
+	w->error = error;
+	w->done = true;
+	left = w->left;
+	pthread_cond_signal(&w->done_cond);
+	pthread_mutex_unlock(&w->mutex);
+	if (left) {
+		close(w->fd);
+		waiter_free(w);
 	}
+	return NULL;
+}
+
+static struct waiter *waiter_start(int fd, int how)
+{
+	struct waiter *w = calloc(1, sizeof *w);
+	sigset_t all, before;
+	pthread_condattr_t attr;
+	pthread_t thread;
+	int rc;
+
+	if (!w)
+		return NULL;
+	*w = (struct waiter){.fd = fd, .how = how};
+	pthread_mutex_init(&w->mutex, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&w->done_cond, &attr);
+	pthread_condattr_destroy(&attr);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for those who expect them */
+	rc = pthread_create(&thread, NULL, waiter_run, w);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (rc) {
+		waiter_free(w);
+		return NULL;
+	}
+	pthread_detach(thread);
+	return w;
+}
+
+/* 1 locked, 0 not until `until` (then *fd is not the caller's any more), or a negative errno. */
+static int wait_until(int *fd, int how, uint64_t until)
+{
+	const struct timespec end = {.tv_sec = (time_t)(until / SECOND_NS), .tv_nsec = (long)(until % SECOND_NS)};
+	struct waiter *w = waiter_start(*fd, how);
+	int rc = 0, error;
+	bool done;
+
+	if (!w)
+		return -ENOMEM;
+	pthread_mutex_lock(&w->mutex);
+	while (!w->done && rc == 0)
+		rc = pthread_cond_timedwait(&w->done_cond, &w->mutex, &end);
+	done = w->done;
+	error = w->error;
+	w->left = !done;
+	pthread_mutex_unlock(&w->mutex);
+	if (!done) {
+		*fd = -1;
+		return 0;
+	}
+	waiter_free(w);
+	return error < 0 ? error : 1;
+}
+
+/* The same, for ever with UINT64_MAX, and at once if the time is over already. */
+static int lock_until(int *fd, int how, uint64_t until, struct err *e)
+{
+	int rc = flock(*fd, how | LOCK_NB) == 0 ? 1 : -errno;
+
+	if (rc == -EWOULDBLOCK && until != UINT64_MAX) {
+		rc = clock_now_ns() < until ? wait_until(fd, how, until) : 0;
+	} else if (rc == -EWOULDBLOCK) {
+		rc = wait_for(*fd, how);
+		rc = rc < 0 ? rc : 1;
+	}
+	return rc < 0 ? err_errno(e, -rc, WHERE, "lock a file in %s", attachment_dir) : rc;
 }
 
 /* Whether what is locked is still what others would lock: an uninstall may have removed it while we waited. */
@@ -124,12 +215,12 @@ static bool is_at(int fd, const char *path)
 	return fstat(fd, &held) == 0 && stat(path, &there) == 0 && held.st_dev == there.st_dev && held.st_ino == there.st_ino;
 }
 
-int attachment_lock(int ms, int *ret_fd, struct err *e)
+/* 1 with *ret_fd, 0 when it is another's until `until`. */
+static int lock_file(const char *name, int how, uint64_t until, int *ret_fd, struct err *e)
 {
-	const uint64_t until = ms < 0 ? UINT64_MAX : clock_now_ns() + (uint64_t)ms * 1000000u;
 	char path[PATH_MAX];
 
-	snprintf(path, sizeof path, "%s/lock", attachment_dir);
+	snprintf(path, sizeof path, "%s/%s", attachment_dir, name);
 	for (;;) {
 		_cleanup_fd_ int dir = -1, fd = -1;
 		int rc = make_dirs(e);
@@ -140,36 +231,60 @@ int attachment_lock(int ms, int *ret_fd, struct err *e)
 			continue;
 		if (rc < 0)
 			return rc;
-		fd = openat(dir, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+		fd = openat(dir, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 		if (fd < 0 && errno == ENOENT)
 			continue;
 		if (fd < 0)
 			return err_errno(e, errno, WHERE, "open %s", path);
-		rc = lock_until(fd, until, e);
-		if (rc == 0)
-			return err_set(e, EBUSY, WHERE, "another weir is attaching or detaching, for longer than %d ms", ms);
-		if (rc < 0)
+		rc = lock_until(&fd, how, until, e);
+		if (rc <= 0)
 			return rc;
 		if (is_at(fd, path)) {
 			*ret_fd = TAKE_FD(fd);
-			return 0;
+			return 1;
 		}
 	}
 }
 
-/* Whether somebody holds the lock file of that name. The descriptor is in *ret_fd as long as the caller wants to read it. */
-static bool is_held(const char *name, int *ret_fd)
+int attachment_lock(int ms, int *ret_fd, struct err *e)
+{
+	int rc = lock_file("lock", LOCK_EX, ms < 0 ? UINT64_MAX : clock_now_ns() + (uint64_t)ms * 1000000u, ret_fd, e);
+
+	if (rc == 0)
+		return err_set(e, EBUSY, WHERE, "another weir is attaching or detaching, for longer than %d ms", ms);
+	return rc < 0 ? rc : 0;
+}
+
+int attachment_making(int *ret_fd, struct err *e)
+{
+	int rc = lock_file("making", LOCK_SH, UINT64_MAX, ret_fd, e);
+
+	return rc < 0 ? rc : 0;
+}
+
+/* Whether somebody holds the lock file of that name so that `how` can't be had. *ret_fd is the caller's, to read it. */
+static bool is_held(const char *name, int how, int *ret_fd)
 {
 	_cleanup_fd_ int dir = -1, fd = -1;
 
 	if (open_dir(&dir, NULL) < 0)
 		return false;
 	fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0 || flock(fd, LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+	if (fd < 0 || flock(fd, how | LOCK_NB) == 0 || errno != EWOULDBLOCK)
 		return false;
 	if (ret_fd)
 		*ret_fd = TAKE_FD(fd);
 	return true;
+}
+
+bool attachment_being_made(void)
+{
+	return is_held("making", LOCK_EX, NULL);
+}
+
+bool attachment_being_changed(void)
+{
+	return is_held("lock", LOCK_SH, NULL);
 }
 
 int attachment_drained_by(void)
@@ -179,7 +294,7 @@ int attachment_drained_by(void)
 	ssize_t n;
 	long pid;
 
-	if (!is_held("drain", &fd))
+	if (!is_held("drain", LOCK_SH, &fd))
 		return 0;
 	n = pread(fd, text, sizeof text - 1, 0);
 	pid = n > 0 ? strtol(text, NULL, 10) : 0;
@@ -252,37 +367,50 @@ void attachment_list_clear(struct attachment_list *l)
 	*l = (struct attachment_list){0};
 }
 
-/* One more place behind the `count` there are; doubling, so that many cost no more than few. */
-static int make_room(void **list, size_t count, size_t size, struct err *e)
+/* Room doubles, so that many cost no more than few. */
+static bool is_full(size_t count)
 {
-	void *more;
+	return !(count & (count - 1));
+}
 
-	if (count & (count - 1))
-		return 0;
-	more = reallocarray(*list, count ? 2 * count : 1, size);
-	if (!more)
-		return err_set(e, ENOMEM, WHERE, "out of memory");
-	*list = more;
-	return 0;
+static size_t next_room(size_t count)
+{
+	return count ? 2 * count : 1;
 }
 
 static int add_broken(struct attachment_list *l, const char *id, const char *why, struct err *e)
 {
-	void *list = l->broken;
-	int rc = make_room(&list, l->broken_count, sizeof *l->broken, e);
+	__typeof__(l->broken) to = l->broken;
 
-	l->broken = list;
-	if (rc < 0)
-		return rc;
-	snprintf(l->broken[l->broken_count].id, sizeof l->broken->id, "%.*s", (int)sizeof l->broken->id - 1, id);
-	snprintf(l->broken[l->broken_count++].why, sizeof l->broken->why, "%.*s", (int)sizeof l->broken->why - 1, why);
+	if (is_full(l->broken_count)) {
+		to = reallocarray(l->broken, next_room(l->broken_count), sizeof *to);
+		if (!to)
+			return err_set(e, ENOMEM, WHERE, "out of memory");
+		l->broken = to;
+	}
+	to += l->broken_count++;
+	snprintf(to->id, sizeof to->id, "%.*s", (int)sizeof to->id - 1, id);
+	snprintf(to->why, sizeof to->why, "%.*s", (int)sizeof to->why - 1, why);
 	return 0;
+}
+
+static struct attachment *next_place(struct attachment_list *l)
+{
+	struct attachment *more = l->each;
+
+	if (is_full(l->count)) {
+		more = reallocarray(l->each, next_room(l->count), sizeof *more);
+		if (!more)
+			return NULL;
+		l->each = more;
+	}
+	return more + l->count;
 }
 
 static int add_one(struct attachment_list *l, int dir, const char *id, struct err *e)
 {
 	_cleanup_fd_ int fd = openat(dir, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	void *list = l->each;
+	struct attachment *to;
 	struct err why = {0};
 	int rc;
 
@@ -290,11 +418,10 @@ static int add_one(struct attachment_list *l, int dir, const char *id, struct er
 		return 0;
 	if (fd < 0)
 		return add_broken(l, id, strerror(errno), e);
-	rc = make_room(&list, l->count, sizeof *l->each, e);
-	l->each = list;
-	if (rc < 0)
-		return rc;
-	rc = load_from(fd, id, false, &l->each[l->count], &why);
+	to = next_place(l);
+	if (!to)
+		return err_set(e, ENOMEM, WHERE, "out of memory");
+	rc = load_from(fd, id, false, to, &why);
 	if (rc == 0)
 		l->count++;
 	/* Without a record it is being made or removed, or its pins are told by add_orphans(). */
@@ -308,13 +435,13 @@ static bool is_known(const struct attachment_list *l, const char *id)
 	for (size_t i = 0; i < l->count; i++)
 		if (!strcmp(l->each[i].id, id))
 			return true;
-	for (size_t i = 0; i < l->broken_count; i++)
+	for (size_t i = 0; l->broken && i < l->broken_count; i++)
 		if (!strcmp(l->broken[i].id, id))
 			return true;
 	return false;
 }
 
-/* Pins without a record: somebody was ended in the middle. While one is at work it is no more than a beginning. */
+/* Pins without a record: somebody was ended in the middle. While one is at work they may be no more than a beginning. */
 static int add_orphans(struct attachment_list *l, bool locked, struct err *e)
 {
 	_cleanup_dir_ DIR *d = opendir(attachment_pins);
@@ -322,7 +449,8 @@ static int add_orphans(struct attachment_list *l, bool locked, struct err *e)
 	int rc = 0;
 
 	while (d && rc == 0 && (de = readdir(d)))
-		if (is_id(de->d_name) && !is_known(l, de->d_name) && (locked || !is_held("lock", NULL)))
+		if (is_id(de->d_name) && !is_known(l, de->d_name) &&
+		    (locked || (!attachment_being_changed() && !attachment_being_made())))
 			rc = add_broken(l, de->d_name,
 					"its programs are pinned and hold, but there is no record of it: detach it by its id, "
 					"or attach a policy to that cgroup again",

@@ -5,6 +5,7 @@
  *   /sys/fs/bpf/weir/attached/<id>/   links and maps: what enforces, whether a Weir process lives or not
  *   /run/weir/attached/<id>/          attachment.json (this struct), policy.json (the document as it was)
  *   /run/weir/attached/lock           held by whoever attaches, detaches or clears up
+ *   /run/weir/attached/making         shared by those who load programs already, and have yet to wait for the lock
  *   /run/weir/attached/drain          held, with its pid inside, by the service that writes the events
  *
  * Files are replaced whole. They are root's; a damaged one is an error that names it, and never a reason to enforce less.
@@ -65,6 +66,12 @@ int attachment_parse(const char *text, size_t len, bool with_sockets, struct att
 
 /* Takes the lock of all changes; closing *ret_fd lets go of it. Waits, at most `ms` (-1: for ever). */
 int attachment_lock(int ms, int *ret_fd, struct err *e);
+
+/* Says that pins without a record are being made, as long as *ret_fd is open: the kernel checks programs of several at once. */
+int attachment_making(int *ret_fd, struct err *e);
+bool attachment_being_made(void);
+/* Whether somebody holds the lock: what does not fit together may be about to. */
+bool attachment_being_changed(void);
 
 /* All of them, in the order of their age. A directory that can't be read is a problem of its own: see `broken`. */
 struct attachment_list {

@@ -83,7 +83,7 @@ static const struct member members[] = {
     {"record", UINT, OF(record)},
     {"foreign", FOREIGN, OF(foreign)},
     {"sockets_beyond", COUNT, OF(sockets_beyond)},
-    {"sockets", SOCKETS, OF(sockets)},
+    {"sockets", SOCKETS, ALSO(NULL)},
     {0},
 };
 
@@ -414,6 +414,8 @@ static int take_sockets(const struct member *m, const json_t *v, struct attachme
 	return rc;
 }
 
+_Static_assert(sizeof(size_t) == sizeof(uint64_t), "both are read as one");
+
 static int take_member(const struct member *m, const json_t *v, void *base, const struct place *p)
 {
 	void *at = (char *)base + m->offset;
@@ -426,7 +428,6 @@ static int take_member(const struct member *m, const json_t *v, void *base, cons
 		return take_text(m, v, at, p);
 	case U64:
 	case COUNT:
-		_Static_assert(sizeof(size_t) == sizeof(uint64_t), "both are read as one");
 		rc = take_number(m, v, INT64_MAX, &n, p);
 		memcpy(at, &n, sizeof n);
 		return rc;

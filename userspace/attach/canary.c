@@ -173,6 +173,19 @@ static int check_counted(const struct canary_try *t, const struct canary_met *me
 
 enum answer { ANSWER_NONE, ANSWER_RIGHT, ANSWER_WRONG };
 
+/* The kernel's own refusal of a datagram socket too many: in that moment the workload had them all. */
+static struct weir_flow_key too_many_sockets(const struct canary_try *t)
+{
+	struct weir_flow_key key = t->key;
+
+	key.hook = t->to.family == 4 ? WEIR_HOOK_SENDMSG4 : WEIR_HOOK_SENDMSG6;
+	key.verdict = WEIR_DENY;
+	key.reason = WEIR_REASON_SOCKETS;
+	key.via = 0;
+	key.rule = 0;
+	return key;
+}
+
 /*
  * `seen`: how many of them the kernel wrote down; `unlisted`: it had no room to write down everything. Somebody else's programs
  * may deny what this policy allows: that is right when ours was asked.
@@ -212,6 +225,7 @@ struct trial {
 	struct canary_plan plan;
 	uint64_t before[CANARY_TRIES]; /* how often each flow was there already */
 	struct weir_sandbox entry;     /* .. and the entry as it was */
+	int64_t sockets_max;
 	struct canary_report *report;
 };
 
@@ -249,7 +263,8 @@ static int prepare(struct trial *x, const struct policy_image *image, struct err
 	if (rc < 0)
 		return rc;
 	canary_plan(image, random_port(), &x->plan);
-	if (x->entry.sockets >= (int64_t)image->head.sockets_max)
+	x->sockets_max = image->head.sockets_max;
+	if (x->entry.sockets >= x->sockets_max)
 		leave_out_datagrams(&x->plan);
 	for (size_t i = 0; i < x->plan.count; i++) {
 		struct weir_flow_key *key = &x->plan.tries[i].key;
@@ -264,9 +279,15 @@ static int prepare(struct trial *x, const struct policy_image *image, struct err
 /* Those that the workload has as well stay. */
 static void forget_flows(const struct trial *x)
 {
-	for (size_t i = 0; i < x->plan.count; i++)
+	for (size_t i = 0; i < x->plan.count; i++) {
+		const struct canary_try *t = &x->plan.tries[i];
+		const struct weir_flow_key refused = too_many_sockets(t);
+
 		if (!x->before[i])
-			guard_del_flow(x->guard, &x->plan.tries[i].key);
+			guard_del_flow(x->guard, &t->key);
+		if (t->way == CANARY_DATAGRAM)
+			guard_del_flow(x->guard, &refused);
+	}
 }
 
 static int no_proof(struct canary *ret, const char *why, int code)
@@ -283,8 +304,10 @@ static int why_not_entered(const struct canary_report *report, struct canary *re
 	case EBUSY:
 		return no_proof(ret, "no process could be started there: its controllers are in use further down", 0);
 	case ENODEV:
-	case ENOENT:
 		return no_proof(ret, "no process could be started there: the cgroup is gone", 0);
+	case ENOENT:
+		return no_proof(ret, "no process could be started there: the cgroup is gone, or outside our cgroup namespace",
+				0);
 	default:
 		return no_proof(ret, "no process could be started there", report->error);
 	}
@@ -309,11 +332,23 @@ static int judge_end(const struct canary_report *report, struct canary *ret)
 	return no_proof(ret, "the process outside was stopped", 0);
 }
 
+/* Its datagram was refused for the sockets that others have, which says nothing of the policy. */
+static bool is_crowded(const struct trial *x, const struct canary_try *t, const struct canary_met *met,
+		       const struct weir_sandbox *now)
+{
+	struct weir_flow_key key = too_many_sockets(t);
+
+	if (t->way != CANARY_DATAGRAM)
+		return false;
+	return count_of(x->guard, &key) || (met->error == EPERM && now->sockets >= x->sockets_max);
+}
+
 static int judge(const struct trial *x, struct canary *ret, struct err *e)
 {
 	const struct canary_report *report = x->report;
 	unsigned right[2] = {0}, there[2] = {0}; /* denied, passed */
 	struct weir_sandbox now;
+	bool wrong_once = false;
 	int rc = guard_get_sandbox(x->guard, x->target->id, &now, e);
 
 	if (rc < 0)
@@ -324,10 +359,11 @@ static int judge(const struct trial *x, struct canary *ret, struct err *e)
 		const struct canary_try *t = &x->plan.tries[i];
 		const struct canary_met *met = &report->met[i];
 		uint64_t seen = count_of(x->guard, &t->key) - x->before[i];
-		enum answer a = check(t, met, seen, now.unlisted != x->entry.unlisted, e);
+		enum answer a = is_crowded(x, t, met, &now)
+				    ? ANSWER_NONE
+				    : check(t, met, seen, now.unlisted != x->entry.unlisted, wrong_once ? NULL : e);
 
-		if (a == ANSWER_WRONG)
-			return -ENOLINK;
+		wrong_once |= a == ANSWER_WRONG;
 		there[t->passes]++;
 		if (a == ANSWER_NONE)
 			continue;
@@ -338,6 +374,8 @@ static int judge(const struct trial *x, struct canary *ret, struct err *e)
 		if (t->key.verdict == WEIR_DENY)
 			ret->denied += met->sent;
 	}
+	if (wrong_once)
+		return -ENOLINK;
 	if (now.attempts - x->entry.attempts < ret->attempts || now.denied - x->entry.denied < ret->denied)
 		return err_set(e, ENOLINK, LAYER,
 			       "of %u attempts from inside the cgroup (%u of them denied) the kernel counted %" PRIu64
@@ -375,12 +413,11 @@ static int run(const struct trial *x, const struct place *place, uint64_t until_
 	return rc;
 }
 
-int canary_try(const struct target *t, struct guard *g, const struct policy_image *image, struct canary *ret, struct err *e)
+static int try_once(const struct target *t, struct guard *g, const struct policy_image *image, uint64_t until_ns,
+		    struct canary *ret, struct err *e)
 {
-	const uint64_t until_ns = clock_now_ns() + CANARY_MS * (SECOND_NS / 1000);
 	__attribute__((cleanup(cleanup_placep))) struct place *place = find_leaves(t);
 	struct trial x = {.target = t, .guard = g};
-	struct canary found = {0};
 	int rc;
 
 	if (!place)
@@ -388,17 +425,38 @@ int canary_try(const struct target *t, struct guard *g, const struct policy_imag
 	rc = prepare(&x, image, e);
 	if (rc < 0)
 		return rc;
-	if (!place->leaf_count) {
-		no_proof(&found, place->frozen ? "the cgroup is frozen" : "the cgroup is gone", 0);
-		*ret = found;
-		return 0;
-	}
+	if (!place->leaf_count)
+		return no_proof(ret, place->frozen ? "the cgroup is frozen" : "the cgroup is gone", 0);
 	x.report = mmap(NULL, sizeof *x.report, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (x.report == MAP_FAILED)
 		return err_errno(e, errno, LAYER, "no memory to try the policy from inside");
-	rc = run(&x, place, until_ns, &found, e);
+	rc = run(&x, place, until_ns, ret, e);
 	munmap(x.report, sizeof *x.report);
-	if (rc == 0)
-		*ret = found;
+	return rc;
+}
+
+/* A service that reads events may take the flows away just then: what is wrong twice is wrong. */
+int canary_try(const struct target *t, struct guard *g, const struct policy_image *image, struct canary *ret, struct err *e)
+{
+	const uint64_t until_ns = clock_now_ns() + CANARY_MS * (SECOND_NS / 1000);
+	struct canary first = {0}, second = {0};
+	struct err why;
+	int rc = try_once(t, g, image, until_ns, &first, &why);
+
+	if (rc == 0) {
+		*ret = first;
+		return 0;
+	}
+	if (rc == -ENOLINK && clock_now_ns() + SECOND_NS < until_ns) {
+		rc = try_once(t, g, image, until_ns, &second, &why);
+		if (rc == 0) {
+			second.attempts += first.attempts;
+			second.denied += first.denied;
+			*ret = second;
+			return 0;
+		}
+	}
+	if (e)
+		*e = why;
 	return rc;
 }

@@ -4,8 +4,7 @@
  * and reading some of it (the command line, a file of its root) waits for memory and file systems that the process itself may
  * have made. So a child does the looking, with a deadline, and hands its findings over in shared memory.
  *
- * What cannot be found out from here: a descriptor that waits in a Unix socket's queue (SCM_RIGHTS), or one that io_uring holds
- * alone. inspect_sockets.c sees neither, so a socket from elsewhere that arrives that way later is judged elsewhere.
+ * What a process does after this look, and what others hand it later, is not in it.
  *
  * Names prove nothing. A workload that calls itself "runsc" would be refused, and so go without a policy, which may be just
  * what it wants: gVisor and virtual machines count as such only when the program is a file of the host's.
@@ -18,9 +17,11 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/capability.h>
+#include <linux/magic.h>
 #include <linux/nsfs.h>
 #include <linux/openat2.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -30,6 +31,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -47,7 +49,9 @@
 #define RESOLV_CONF_TRIES 4	/* processes asked for theirs */
 #define CGROUPS_MAX 16384	/* looked through for others of the same container */
 #define OTHERS_MAX 65536	/* processes of the host likewise */
-#define USERNS_DEPTH 34		/* user namespaces in each other: the kernel allows 32 */
+#define ANCESTORS_MAX 64
+#define PASSES_MAX 12	/* over the list, as long as it changes under our eyes */
+#define USERNS_DEPTH 34 /* user namespaces in each other: the kernel allows 32 */
 /* Inodes of the initial namespaces: part of the kernel's ABI (linux/proc_ns.h). */
 #define INIT_USER_NS 0xEFFFFFFDu
 #define INIT_PID_NS 0xEFFFFFFCu
@@ -68,6 +72,7 @@ struct host {
 	} ns[NAMESPACES][2];
 	size_t count[NAMESPACES];
 	int root; /* its root directory; -1 */
+	struct statx root_at;
 };
 
 /* Shared with the child. */
@@ -77,15 +82,19 @@ struct shared {
 	size_t resolver_count;
 	unsigned processes, resolv_tries;
 	bool host_network;
-	int at; /* the process that is being looked at; 0: none */
+	struct inspect_hints hints;
+	int caller; /* Weir itself can be in there: a unit that attaches as it starts. It is over when the workload runs */
+	int at;	    /* the process that is being looked at; 0: none */
 };
 
 /* Mount namespaces that were looked through already. */
 #define MOUNTS_KNOWN 64
 struct known_mounts {
 	ino_t ns;
-	bool writable; /* a cgroup tree beyond the target, or Weir's pins */
+	int tree; /* enum tree: a cgroup tree beyond the target, or Weir's pins */
 };
+
+#define NETS_KNOWN 64
 
 struct look {
 	const struct target *t;
@@ -93,18 +102,24 @@ struct look {
 	struct host host;
 	struct known_mounts mounts[MOUNTS_KNOWN];
 	size_t mount_count;
-	struct stat parent; /* of the target, its cgroup.procs */
-	dev_t pins;	    /* the file system that Weir's pins are on */
-	char *buf;	    /* STATUS_BYTES */
+	ino_t nets[NETS_KNOWN]; /* network namespaces that were asked for packet sockets already */
+	size_t net_count;
+	struct stat above[ANCESTORS_MAX]; /* cgroup.procs of each cgroup above the target */
+	size_t above_count;
+	unsigned gone; /* processes that were listed, and over when they were looked at */
+	dev_t pins;    /* the file system that Weir's pins are on */
+	char *buf;     /* STATUS_BYTES */
 };
 
-/* One process. */
+/* One thread: each has rights and namespaces of its own, and the first one may be over while others go on. */
 struct who {
-	int pid, dir; /* dir: /proc/PID */
+	int pid, dir; /* the process; dir: /proc/PID/task/TID, which has all that /proc/PID has */
 	char comm[16];
 	uint32_t uids[4];
 	uint64_t permitted, bounding; /* permitted: or effective */
 	bool no_new_privs, host_user;
+	bool shares_group; /* with a cgroup above, that its group may write to */
+	bool own_files;	   /* its programs are those of an image, not the host's */
 	struct stat ns[NAMESPACES];
 };
 
@@ -146,6 +161,34 @@ static bool is_kernels(const char *dir)
 	return readlink(path, link, sizeof link) < 0 && errno == ENOENT;
 }
 
+static bool is_hosts(const struct host *h, enum ns n, const struct stat *st)
+{
+	if ((n == NS_USER && st->st_ino == INIT_USER_NS) || (n == NS_PID && st->st_ino == INIT_PID_NS))
+		return true;
+	for (size_t i = 0; i < h->count[n]; i++)
+		if (h->ns[n][i].dev == st->st_dev && h->ns[n][i].ino == st->st_ino)
+			return true;
+	return false;
+}
+
+/* Pid 1's. Where it can't be had our own, if we are in the host's mount namespace; a kernel thread's may be what the machine
+ * was started from, and comes last. */
+static void learn_root(struct host *h)
+{
+	struct stat own;
+	const char *path = "/proc/2/root";
+
+	if (stat("/proc/self/ns/mnt", &own) == 0 && is_hosts(h, NS_MNT, &own))
+		path = "/";
+	h->root = open("/proc/1/root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (h->root < 0)
+		h->root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (h->root >= 0 && statx(h->root, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &h->root_at) < 0) {
+		close(h->root);
+		h->root = -1;
+	}
+}
+
 static void learn_host(struct host *h)
 {
 	static const char *const dirs[] = {"/proc/2", "/proc/1"};
@@ -165,25 +208,20 @@ static void learn_host(struct host *h)
 			h->ns[n][h->count[n]].dev = st.st_dev;
 			h->ns[n][h->count[n]++].ino = st.st_ino;
 		}
-		/* Pid 1's is looked at last, and preferred: a kernel thread's may be what the machine was started from. */
-		snprintf(path, sizeof path, "%s/root", dirs[d]);
-		int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-
-		if (root < 0)
-			continue;
-		cleanup_fdp(&h->root);
-		h->root = root;
 	}
+	learn_root(h);
 }
 
-static bool is_hosts(const struct host *h, enum ns n, const struct stat *st)
+bool inspect_is_host_netns(uint32_t inode)
 {
-	if ((n == NS_USER && st->st_ino == INIT_USER_NS) || (n == NS_PID && st->st_ino == INIT_PID_NS))
-		return true;
-	for (size_t i = 0; i < h->count[n]; i++)
-		if (h->ns[n][i].dev == st->st_dev && h->ns[n][i].ino == st->st_ino)
-			return true;
-	return false;
+	struct host h = {0};
+	bool is = false;
+
+	learn_host(&h);
+	for (size_t i = 0; i < h.count[NS_NET]; i++)
+		is = is || h.ns[NS_NET][i].ino == inode;
+	cleanup_fdp(&h.root);
+	return is;
 }
 
 bool inspect_is_host_network(const char *path)
@@ -207,24 +245,57 @@ static uint64_t hex_after(const char *status, const char *key)
 	return at ? strtoull(at, NULL, 16) : 0;
 }
 
-/* 0, or a negative errno; -ESRCH: it is over (a zombie has nothing left either). */
-static int read_who(struct look *l, int pid, struct who *w)
+/* Whether `gid` stands on one of the two lines of groups. */
+static bool has_group(const char *status, gid_t gid)
 {
-	char path[32];
+	static const char *const keys[] = {"Gid", "Groups"};
+
+	for (size_t k = 0; k < 2; k++) {
+		const char *at = keyline_find(status, keys[k], ':');
+
+		while (at && *at && *at != '\n') {
+			char *end;
+			unsigned long n = strtoul(at, &end, 10);
+
+			if (end == at)
+				at++;
+			else if (n == gid)
+				return true;
+			else
+				at = end;
+		}
+	}
+	return false;
+}
+
+static bool same_inode(const struct statx *a, const struct statx *b)
+{
+	return a->stx_ino == b->stx_ino && a->stx_dev_major == b->stx_dev_major && a->stx_dev_minor == b->stx_dev_minor;
+}
+
+/* A mount namespace of its own is no sign: services have one for their /tmp. (Asked without the file system's help, which might
+ * be the process itself.) */
+static bool is_hosts_root(const struct look *l, const struct who *w)
+{
+	struct statx root;
+
+	if (l->host.root < 0 || statx(w->dir, "root", AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &root) < 0)
+		return is_hosts(&l->host, NS_MNT, &w->ns[NS_MNT]);
+	return same_inode(&root, &l->host.root_at);
+}
+
+/* 0, or a negative errno; -ESRCH: it is over; a zombie has no namespaces left. w->dir is the caller's to close. */
+static int read_who(struct look *l, int pid, int tasks, const char *tid, struct who *w)
+{
 	const char *at;
 	ssize_t n;
 
-	*w = (struct who){.pid = pid, .dir = -1};
-	snprintf(path, sizeof path, "/proc/%d", pid);
-	w->dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	*w = (struct who){.pid = pid, .dir = openat(tasks, tid, O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
 	if (w->dir < 0)
 		return errno == ENOENT ? -ESRCH : -errno;
 	n = read_some(w->dir, "status", l->buf, STATUS_BYTES);
 	if (n < 0)
 		return n == -ENOENT ? -ESRCH : (int)n;
-	at = keyline_find(l->buf, "State", ':');
-	if (at && (at[1] == 'Z' || at[1] == 'X'))
-		return -ESRCH;
 	at = keyline_find(l->buf, "Name", ':');
 	inspect_show_comm(w->comm, at ? at + 1 : "");
 	at = keyline_find(l->buf, "Uid", ':');
@@ -235,10 +306,13 @@ static int read_who(struct look *l, int pid, struct who *w)
 	w->bounding = hex_after(l->buf, "CapBnd");
 	at = keyline_find(l->buf, "NoNewPrivs", ':');
 	w->no_new_privs = at && at[1] == '1';
+	for (size_t i = 0; i < l->above_count; i++)
+		w->shares_group |= (l->above[i].st_mode & S_IWGRP) && has_group(l->buf, l->above[i].st_gid);
 	for (int i = 0; i < NAMESPACES; i++)
 		if (fstatat(w->dir, ns_files[i], &w->ns[i], 0) < 0)
 			return errno == ENOENT ? -ESRCH : -errno;
 	w->host_user = is_hosts(&l->host, NS_USER, &w->ns[NS_USER]);
+	w->own_files = !is_hosts_root(l, w);
 	return 0;
 }
 
@@ -250,17 +324,23 @@ static bool is_root(const struct who *w)
 	return false;
 }
 
+#define CAP(c) (1ull << CAP_##c)
+
+/* With these in the host's user namespace somebody can become root, or be taken for it by the file system. */
+#define TO_ROOT (CAP(SETUID) | CAP(SETGID) | CAP(SETFCAP))
+#define LIKE_ROOT (TO_ROOT | CAP(DAC_OVERRIDE) | CAP(CHOWN) | CAP(FOWNER) | CAP(MKNOD))
+
 /*
  * Whether it has one of `caps`, 2, or could get one, 1: by starting a program, when it is root; by a set-uid program or one
  * with file capabilities, when its programs are those of an image, which anybody may have made. Those of the host itself ask
  * who wants something.
  */
-static int may(const struct look *l, const struct who *w, uint64_t caps)
+static int may(const struct who *w, uint64_t caps)
 {
 	if (w->permitted & caps)
 		return 2;
 	return (w->bounding & caps) && !w->no_new_privs &&
-	       ((w->host_user && is_root(w)) || !is_hosts(&l->host, NS_MNT, &w->ns[NS_MNT]));
+	       ((w->host_user && (is_root(w) || (w->permitted & TO_ROOT))) || w->own_files);
 }
 
 /* Whether its capabilities count in its network namespace: that belongs to its user namespace, or to one inside of that. */
@@ -297,8 +377,6 @@ __attribute__((format(printf, 4, 5))) static void add(struct look *l, enum weakn
 
 /* ---- what it may do ---- */
 
-#define CAP(c) (1ull << CAP_##c)
-
 /* Each of these, in the host's user namespace, is a way to undo what the kernel was told, or to become somebody who can. */
 #define UNDOING                                                                                                                \
 	(CAP(SYS_ADMIN) | CAP(SYS_MODULE) | CAP(SYS_RAWIO) | CAP(SYS_BOOT) | CAP(BPF) | CAP(DAC_READ_SEARCH) | CAP(MAC_ADMIN))
@@ -313,12 +391,21 @@ static const struct {
     {CAP(MAC_ADMIN), "MAC_ADMIN"},   {CAP(SYS_PTRACE), "SYS_PTRACE and the host's processes"},
 };
 
+/* A container that could undo the policy is one thing; that root of the host could is no surprise. */
+static enum weakness undoing_by(const struct look *l, const struct who *w)
+{
+	const struct workload *of = &l->t->workload;
+
+	return of->container[0] || of->pod[0] || w->own_files || !is_hosts(&l->host, NS_PID, &w->ns[NS_PID]) ? WEAK_PRIVILEGED
+													     : WEAK_ROOT;
+}
+
 static void look_at_capabilities(struct look *l, const struct who *w)
 {
 	static const char *const how[] = {"", ", by a program that gives it more rights than it has", ""};
 	uint64_t undoing = UNDOING;
 	bool owns = owns_network(w);
-	int raw = owns ? may(l, w, CAP(NET_RAW)) : 0, admin = owns ? may(l, w, CAP(NET_ADMIN)) : 0, undo;
+	int raw = owns ? may(w, CAP(NET_RAW)) : 0, admin = owns ? may(w, CAP(NET_ADMIN)) : 0, undo;
 
 	if (raw)
 		add(l, WEAK_NET_RAW, w, "%s", how[raw]);
@@ -328,10 +415,10 @@ static void look_at_capabilities(struct look *l, const struct who *w)
 		return;
 	if (is_hosts(&l->host, NS_PID, &w->ns[NS_PID]))
 		undoing |= CAP(SYS_PTRACE);
-	undo = may(l, w, undoing);
+	undo = may(w, undoing);
 	for (size_t i = 0; undo && i < sizeof undoing_names / sizeof undoing_names[0]; i++)
 		if (undoing_names[i].cap & undoing & (undo == 2 ? w->permitted : w->bounding)) {
-			add(l, WEAK_PRIVILEGED, w, " has %s%s", undoing_names[i].name, how[undo]);
+			add(l, undoing_by(l, w), w, " has %s%s", undoing_names[i].name, how[undo]);
 			break;
 		}
 }
@@ -356,18 +443,13 @@ static bool has_option(const char *list, const char *option)
 	return false;
 }
 
-/* Whether it has the cgroup2 tree mounted for writing, with more of it than the target and what is below, or Weir's pins. */
-static bool read_mounts(const struct look *l, const struct who *w)
+/* Whether a list of mounts has the cgroup2 tree for writing, with more of it than the target and what is below, or Weir's pins.
+ */
+static bool has_mounts(const struct look *l, FILE *f)
 {
-	int fd = openat(w->dir, "mountinfo", O_RDONLY | O_CLOEXEC);
-	_cleanup_file_ FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
 	_cleanup_free_ char *line = NULL;
 	size_t room = 0;
 
-	if (!f) {
-		cleanup_fdp(&fd);
-		return false;
-	}
 	while (getline(&line, &room, f) >= 0) {
 		_cleanup_free_ char *root = NULL, *options = NULL, *super = NULL;
 		const char *tail = strstr(line, " - ");
@@ -385,35 +467,126 @@ static bool read_mounts(const struct look *l, const struct who *w)
 	return false;
 }
 
-static bool has_tree(struct look *l, const struct who *w)
+enum tree { TREE_NONE, TREE_WRITABLE, TREE_UNKNOWN };
+
+/*
+ * What /proc tells of a process's mounts ends at its root directory, and whoever holds a descriptor from before a chroot() gets
+ * out of there. So a child enters the mount namespace, and reads what it has of itself then.
+ */
+static enum tree read_mounts(const struct look *l, const struct who *w)
+{
+	_cleanup_fd_ int ns = openat(w->dir, ns_files[NS_MNT], O_RDONLY | O_CLOEXEC);
+	int status = -1;
+	pid_t child = fork();
+
+	if (child == 0) {
+		int self = open("/proc/self/", O_PATH | O_DIRECTORY | O_CLOEXEC), fd;
+		FILE *f;
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (setns(ns, CLONE_NEWNS) < 0)
+			_exit(TREE_UNKNOWN);
+		fd = openat(self, "mountinfo", O_RDONLY | O_CLOEXEC);
+		f = fd < 0 ? NULL : fdopen(fd, "r");
+		_exit(!f ? TREE_UNKNOWN : has_mounts(l, f) ? TREE_WRITABLE : TREE_NONE);
+	}
+	while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	return child > 0 && WIFEXITED(status) && WEXITSTATUS(status) <= TREE_UNKNOWN ? (enum tree)WEXITSTATUS(status)
+										     : TREE_UNKNOWN;
+}
+
+static enum tree has_tree(struct look *l, const struct who *w)
 {
 	struct known_mounts *k;
 
 	for (size_t i = 0; i < l->mount_count && i < MOUNTS_KNOWN; i++)
 		if (l->mounts[i].ns == w->ns[NS_MNT].st_ino)
-			return l->mounts[i].writable;
+			return l->mounts[i].tree;
 	k = &l->mounts[l->mount_count++ % MOUNTS_KNOWN];
-	*k = (struct known_mounts){.ns = w->ns[NS_MNT].st_ino, .writable = read_mounts(l, w)};
-	return k->writable;
+	*k = (struct known_mounts){.ns = w->ns[NS_MNT].st_ino, .tree = read_mounts(l, w)};
+	return k->tree;
 }
 
-/* Who moves writes to the new cgroup and to one that is above both. */
+/* Who moves writes to the new cgroup and to one that is above both: any of those above the target. */
 static bool may_write_tree(const struct look *l, const struct who *w)
 {
-	bool becomes_root = !w->no_new_privs && !is_hosts(&l->host, NS_MNT, &w->ns[NS_MNT]); /* by a program of its image */
+	bool becomes_root = !w->no_new_privs && w->own_files; /* by a program of its image */
 
-	if (w->host_user && (is_root(w) || becomes_root || may(l, w, CAP(DAC_OVERRIDE)) == 2))
+	if (w->host_user && (is_root(w) || becomes_root || (w->permitted & LIKE_ROOT)))
 		return true;
-	for (size_t i = 0; i < 4 && l->parent.st_nlink; i++)
-		if (w->uids[i] == l->parent.st_uid && (l->parent.st_mode & S_IWUSR))
+	for (size_t a = 0; a < l->above_count; a++) {
+		if (l->above[a].st_mode & S_IWOTH)
 			return true;
-	return false;
+		for (size_t i = 0; i < 4; i++)
+			if (w->uids[i] == l->above[a].st_uid && (l->above[a].st_mode & S_IWUSR))
+				return true;
+	}
+	return w->shares_group;
+}
+
+/* A directory that it stands in counts like a mount: it may have been left there from outside. */
+static bool stands_in_tree(const struct who *w)
+{
+	_cleanup_fd_ int fd = openat(w->dir, "cwd", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	struct statfs fs;
+
+	return fd >= 0 && fstatfs(fd, &fs) == 0 && fs.f_type == CGROUP2_SUPER_MAGIC;
 }
 
 static void look_at_cgroups(struct look *l, const struct who *w)
 {
-	if (may_write_tree(l, w) && has_tree(l, w))
-		add(l, WEAK_PRIVILEGED, w, " may write to the host's cgroups or to Weir's pins");
+	enum tree tree = TREE_NONE;
+
+	if (!may_write_tree(l, w))
+		return;
+	tree = has_tree(l, w);
+	if (tree == TREE_WRITABLE)
+		add(l, undoing_by(l, w), w, " may write to the host's cgroups or to Weir's pins");
+	else if (stands_in_tree(w))
+		add(l, undoing_by(l, w), w, " is in a directory of the host's cgroups");
+	else if (tree == TREE_UNKNOWN)
+		add(l, WEAK_UNREADABLE, w, ": its mounts");
+}
+
+/* Packet sockets of its network namespace, whoever holds them: one can wait in a queue until nobody looks. */
+static void look_at_frames(struct look *l, const struct who *w)
+{
+	struct inspect_hints *hints = &l->to->hints;
+	const char *line;
+
+	for (size_t i = 0; i < l->net_count && i < NETS_KNOWN; i++)
+		if (l->nets[i] == w->ns[NS_NET].st_ino)
+			return;
+	l->nets[l->net_count++ % NETS_KNOWN] = w->ns[NS_NET].st_ino;
+	if (is_hosts(&l->host, NS_NET, &w->ns[NS_NET]) || read_some(w->dir, "net/packet", l->buf, STATUS_BYTES) <= 0)
+		return;
+	/* The inode is the last word of each line but the first. */
+	for (line = strchr(l->buf, '\n'); line && line[1]; line = strchr(line + 1, '\n')) {
+		const char *end = line + 1 + strcspn(line + 1, "\n");
+
+		if (hints->frame_count == INSPECT_FRAMES_MAX)
+			break;
+		while (end > line && isspace((unsigned char)end[-1]))
+			end--;
+		while (end > line && isdigit((unsigned char)end[-1]))
+			end--;
+		hints->frame_pid = w->pid;
+		hints->frames[hints->frame_count++] = strtoull(end, NULL, 10);
+	}
+}
+
+/* In a cgroup of threads the others of its process can be anywhere, and their sockets are its own as well. */
+static void look_at_place(struct look *l, const struct who *w)
+{
+	const char *line = read_some(w->dir, "cgroup", l->buf, STATUS_BYTES) > 0 ? keyline_find(l->buf, "0", ':') : NULL;
+	char *path = line && line[0] == ':' ? l->buf + (line - l->buf) + 1 : NULL;
+
+	if (!path)
+		return;
+	path[strcspn(path, "\n")] = '\0';
+	if (!is_within(path, l->t->path))
+		add(l, WEAK_OUTSIDE, w, " has a thread in %.60s", path);
 }
 
 /* ---- gVisor and virtual machines ---- */
@@ -465,8 +638,7 @@ static bool is_hosts_file(const struct look *l, const struct who *w, const char 
 		return false;
 	if (is_hosts(&l->host, NS_MNT, &w->ns[NS_MNT]))
 		return true;
-	return statx(l->host.root, path + 1, AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &at) == 0 && of.stx_ino == at.stx_ino &&
-	       of.stx_dev_major == at.stx_dev_major && of.stx_dev_minor == at.stx_dev_minor;
+	return statx(l->host.root, path + 1, AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &at) == 0 && same_inode(&of, &at);
 }
 
 /* Which kind of machine it is part of, or -1. */
@@ -533,11 +705,57 @@ static void look_at_resolvers(struct look *l, const struct who *w)
 
 /* ---- all of them ---- */
 
+static void look_at_thread(struct look *l, const struct who *w, bool first)
+{
+	int machine = first ? find_machine(l, w) : -1;
+
+	if (is_hosts(&l->host, NS_NET, &w->ns[NS_NET])) {
+		l->to->host_network = true;
+		add(l, WEAK_HOST_NETWORK, w, "%s", "");
+	}
+	if (machine >= 0)
+		add(l, (enum weakness)machine, w, "%s", "");
+	look_at_capabilities(l, w);
+	look_at_cgroups(l, w);
+	look_at_place(l, w);
+	look_at_frames(l, w);
+	l->to->hints.boxed |= w->own_files || !is_hosts(&l->host, NS_PID, &w->ns[NS_PID]);
+	if (first)
+		look_at_resolvers(l, w);
+}
+
+/* Every thread; how many of them live, or a negative errno. */
+static int look_at_threads(struct look *l, int pid)
+{
+	_cleanup_dir_ DIR *d = NULL;
+	struct dirent *de;
+	char path[32];
+	int live = 0;
+
+	snprintf(path, sizeof path, "/proc/%d/task", pid);
+	d = opendir(path);
+	if (!d)
+		return errno == ENOENT || errno == ESRCH ? 0 : -errno;
+	while ((de = readdir(d))) {
+		struct who w;
+		int rc;
+
+		if (de->d_name[0] == '.')
+			continue;
+		rc = read_who(l, pid, dirfd(d), de->d_name, &w);
+		if (rc == 0)
+			look_at_thread(l, &w, live++ == 0);
+		cleanup_fdp(&w.dir);
+		if (rc < 0 && rc != -ESRCH)
+			return rc;
+	}
+	return live;
+}
+
 static int look_at_process(void *ctx, int pid, const char *cgroup)
 {
 	struct look *l = ctx;
-	struct who w;
-	int rc, machine;
+	int live;
 
 	(void)cgroup;
 	if (l->to->processes == INSPECT_PROCESSES_MAX) {
@@ -548,25 +766,14 @@ static int look_at_process(void *ctx, int pid, const char *cgroup)
 		coverage_add(&l->to->found, WEAK_UNREADABLE, "some are in a pid namespace that is not to be seen from here");
 		return 0;
 	}
+	if (pid == l->to->caller || pid == getpid())
+		return 0;
 	__atomic_store_n(&l->to->at, pid, __ATOMIC_RELAXED);
-	rc = read_who(l, pid, &w);
-	if (rc == 0) {
-		l->to->processes++;
-		if (is_hosts(&l->host, NS_NET, &w.ns[NS_NET])) {
-			l->to->host_network = true;
-			add(l, WEAK_HOST_NETWORK, &w, "%s", "");
-		}
-		machine = find_machine(l, &w);
-		if (machine >= 0)
-			add(l, (enum weakness)machine, &w, "%s", "");
-		look_at_capabilities(l, &w);
-		look_at_cgroups(l, &w);
-		look_at_resolvers(l, &w);
-	} else if (rc != -ESRCH) {
-		l->to->processes++;
-		coverage_add(&l->to->found, WEAK_UNREADABLE, "pid %d: %s", pid, strerror(-rc));
-	}
-	cleanup_fdp(&w.dir);
+	live = look_at_threads(l, pid);
+	l->to->processes += live != 0;
+	l->gone += live == 0;
+	if (live < 0)
+		coverage_add(&l->to->found, WEAK_UNREADABLE, "pid %d: %s", pid, strerror(-live));
 	__atomic_store_n(&l->to->at, 0, __ATOMIC_RELAXED);
 	return 0;
 }
@@ -647,14 +854,25 @@ static void look_elsewhere(struct look *l)
 
 	if (top >= 0)
 		walk_cgroups(l, top, path, 0, &budget);
+	if (top < 0 || !budget)
+		coverage_add(&l->to->found, WEAK_UNREADABLE, "there are more than %d cgroups to look for its others in",
+			     CGROUPS_MAX);
 }
 
-/* A machine's own processes need not be in the container's cgroup; but they are told its id. */
+/*
+ * A machine's own processes need not be in the container's cgroup; but they are told its id. A runtime's are root's: else any
+ * user could keep a policy off a container by starting a machine with its id.
+ */
 static bool is_told(struct look *l, const struct who *w)
 {
 	const char *id = l->t->workload.container[0] ? l->t->workload.container : l->t->workload.pod;
-	ssize_t n = read_some(w->dir, "cmdline", l->buf, STATUS_BYTES);
+	ssize_t n = read_some(w->dir, "status", l->buf, STATUS_BYTES);
+	const char *at = n > 0 ? keyline_find(l->buf, "Uid", ':') : NULL;
+	unsigned uid;
 
+	if (!at || sscanf(at, "%u", &uid) != 1 || uid != 0)
+		return false;
+	n = read_some(w->dir, "cmdline", l->buf, STATUS_BYTES);
 	return n > 0 && memmem(l->buf, (size_t)n, id, strlen(id));
 }
 
@@ -683,27 +901,53 @@ static void look_for_machines(struct look *l)
 		}
 		cleanup_fdp(&w.dir);
 	}
+	if (!d || !budget)
+		coverage_add(&l->to->found, WEAK_UNREADABLE, "there are more than %d processes to look for a machine in",
+			     OTHERS_MAX);
 }
 
 /* ---- the child ---- */
+
+/* The root of the hierarchy has such a file as well. */
+static void learn_above(struct look *l)
+{
+	char path[3 * ANCESTORS_MAX + 16] = "";
+
+	for (size_t i = 0; i < ANCESTORS_MAX && i < l->t->level; i++) {
+		size_t len = 3 * i;
+
+		snprintf(path + len, sizeof path - len, "../cgroup.procs");
+		if (fstatat(l->t->fd, path, &l->above[l->above_count], 0) == 0)
+			l->above_count++;
+	}
+}
 
 static void look_at_all(const struct target *t, struct shared *to)
 {
 	struct look l = {.t = t, .to = to, .buf = malloc(STATUS_BYTES)};
 	struct stat pins;
 	struct err e;
+	int rc = 0;
 
 	if (!l.buf) {
 		coverage_add(&to->found, WEAK_UNREADABLE, "out of memory");
 		return;
 	}
 	learn_host(&l.host);
-	if (fstatat(t->fd, "../cgroup.procs", &l.parent, 0) < 0)
-		l.parent.st_nlink = 0;
+	learn_above(&l);
 	if (stat("/sys/fs/bpf", &pins) == 0)
 		l.pins = pins.st_dev;
-	if (target_each_process(t, look_at_process, &l, &e) < 0)
+	/* What ends as soon as it was listed may have handed on its rights: the list must hold still once. */
+	for (unsigned pass = 0; pass == 0 || (rc >= 0 && l.gone && pass < PASSES_MAX); pass++) {
+		l.gone = to->processes = 0;
+		rc = target_each_process(t, look_at_process, &l, &e);
+	}
+	if (rc < 0)
 		coverage_add(&to->found, WEAK_UNREADABLE, "%.150s", e.msg);
+	else if (l.gone)
+		coverage_add(&to->found, WEAK_UNREADABLE, "its processes end faster than they can be looked at");
+	else if (!to->processes && !(to->found.weak & 1u << WEAK_UNREADABLE))
+		coverage_add(&to->found, WEAK_EMPTY, "%s", "");
 	if (t->workload.container[0] || t->workload.pod[0]) {
 		look_elsewhere(&l);
 		look_for_machines(&l);
@@ -729,13 +973,14 @@ static bool wait_for(pid_t child)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-static int look_at_processes(const struct target *t, struct inspection *ret, struct err *e)
+static int look_at_processes(const struct target *t, struct inspection *ret, struct inspect_hints *ret_hints, struct err *e)
 {
 	struct shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	pid_t child;
 
 	if (s == MAP_FAILED)
 		return err_errno(e, errno, "coverage", "look at its processes");
+	s->caller = getpid();
 	child = fork();
 	if (child == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -757,6 +1002,7 @@ static int look_at_processes(const struct target *t, struct inspection *ret, str
 	ret->found = s->found;
 	ret->processes = s->processes;
 	ret->host_network = s->host_network;
+	*ret_hints = s->hints;
 	ret->resolver_count = s->resolver_count;
 	memcpy(ret->resolvers, s->resolvers, sizeof ret->resolvers);
 	munmap(s, sizeof *s);
@@ -767,10 +1013,12 @@ int inspect_target(const struct target *t, const struct policy *p, const struct 
 		   struct err *e)
 {
 	struct inspection i = {0};
-	int rc = look_at_processes(t, &i, e);
+	struct inspect_hints hints = {0};
+	int rc = look_at_processes(t, &i, &hints, e);
 
+	hints.boxed |= t->workload.container[0] || t->workload.pod[0];
 	if (rc == 0)
-		rc = inspect_sockets(t, image, &i, e);
+		rc = inspect_sockets(t, image, &hints, &i, e);
 	if (rc == 0 && p)
 		inspect_policy(t, p, &i.found);
 	if (rc < 0) {

@@ -42,7 +42,8 @@ struct inspection {
 	size_t resolver_count;
 };
 
-/* `t` is open. `image`: what the policy compiled to. */
+/* `t` is open. `image`: what the policy compiled to; it and `p` may be NULL. The caller itself, when it is in there, is left
+ * out. */
 int inspect_target(const struct target *t, const struct policy *p, const struct policy_image *image, struct inspection *ret,
 		   struct err *e);
 void inspection_clear(struct inspection *i);

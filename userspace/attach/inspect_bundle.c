@@ -16,6 +16,8 @@
 #include <sys/socket.h>
 #include <netinet/in.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
+#include <linux/magic.h>
 #include <unistd.h>
 
 #include <jansson.h>
@@ -91,6 +93,8 @@ struct bundle {
 	bool maps_root; /* its user namespace has the host's root in it */
 	const json_t *seccomp;
 	struct inspect_limits limits;
+	bundle_holds holds;
+	const char *bundle;
 	const char *cgroup_mount; /* a cgroup tree, or the pins, that it may write to; NULL */
 	char resolv_conf[PATH_MAX];
 };
@@ -102,17 +106,17 @@ static const char *const undoing[] = {"CAP_SYS_ADMIN",	     "CAP_BPF",	     "CAP
 
 static void add_capability(struct bundle *b, const char *name, bool now)
 {
-	if (!strcmp(name, "CAP_NET_RAW")) {
+	if (!strcasecmp(name, "CAP_NET_RAW")) {
 		b->raw = true;
 		b->now_raw |= now;
-	} else if (!strcmp(name, "CAP_NET_ADMIN")) {
+	} else if (!strcasecmp(name, "CAP_NET_ADMIN")) {
 		b->admin = true;
 		b->now_admin |= now;
-	} else if (!strcmp(name, "CAP_SYS_PTRACE")) {
+	} else if (!strcasecmp(name, "CAP_SYS_PTRACE")) {
 		b->ptrace = true;
 	}
 	for (size_t i = 0; i < sizeof undoing / sizeof undoing[0]; i++)
-		if (!b->undoing && !strcmp(name, undoing[i])) {
+		if (!b->undoing && !strcasecmp(name, undoing[i])) {
 			b->undoing = true;
 			b->undoing_name = undoing[i] + 4;
 		}
@@ -319,27 +323,78 @@ static int read_linux(const json_t *doc, struct bundle *b, struct err *e)
 
 /* ---- mounts ---- */
 
-/* Whether what is bound from `source` holds a place from where the policy could be undone. */
-static const char *undoing_place(const char *source)
+/* The place or something in it; or something around it. */
+static bool overlaps(const char *source, const char *place)
+{
+	size_t n = strlen(source), m = strlen(place);
+
+	while (n > 1 && source[n - 1] == '/')
+		n--;
+	return (!strncmp(source, place, m) && (source[m] == '\0' || source[m] == '/')) ||
+	       (n < m && !strncmp(place, source, n) && (place[n] == '/' || n == 1)) || (n == m && !strncmp(place, source, n));
+}
+
+/* Whether what is bound from `source` holds a place from where the policy could be undone: as it is written .. */
+static const char *holds_by_name(const char *source, const char *bundle)
 {
 	static const char *const places[] = {"/sys/fs/cgroup", "/sys/fs/bpf"};
 
-	for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-		size_t n = strlen(source), m = strlen(places[i]);
-
-		while (n > 1 && source[n - 1] == '/')
-			n--;
-		/* The place or something in it; or something around it. */
-		if ((!strncmp(source, places[i], m) && (source[m] == '\0' || source[m] == '/')) ||
-		    (n < m && !strncmp(places[i], source, n) && (places[i][n] == '/' || n == 1)))
+	(void)bundle;
+	for (size_t i = 0; source[0] == '/' && i < sizeof places / sizeof places[0]; i++)
+		if (overlaps(source, places[i]))
 			return places[i];
+	return NULL;
+}
+
+/* .. and as it is: links resolved, by what is mounted there, in it, or around it. */
+static const char *holds_for_real(const char *source, const char *bundle)
+{
+	_cleanup_free_ char *path = NULL, *real = NULL, *line = NULL;
+	_cleanup_file_ FILE *f = fopen("/proc/self/mountinfo", "re");
+	const char *place = holds_by_name(source, bundle);
+	size_t room = 0;
+	struct statfs fs;
+
+	if (place)
+		return place;
+	if (!f || asprintf(&path, "%s%s%s", source[0] == '/' ? "" : bundle, source[0] == '/' ? "" : "/", source) < 0)
+		return "a place that can't be looked at";
+	real = realpath(path, NULL);
+	if (!real)
+		return errno == ENOENT ? NULL : "a place that can't be looked at";
+	place = holds_by_name(real, bundle);
+	if (place)
+		return place;
+	if (statfs(real, &fs) == 0 && (fs.f_type == CGROUP2_SUPER_MAGIC || fs.f_type == BPF_FS_MAGIC))
+		return fs.f_type == BPF_FS_MAGIC ? "a bpf file system" : "a cgroup tree";
+	while (getline(&line, &room, f) >= 0) {
+		_cleanup_free_ char *point = NULL;
+		const char *tail = strstr(line, " - ");
+
+		if (tail && (!strncmp(tail, " - cgroup2 ", 11) || !strncmp(tail, " - bpf ", 7)) &&
+		    sscanf(line, "%*s %*s %*s %*s %ms", &point) == 1 && overlaps(real, point))
+			return tail[3] == 'b' ? "a bpf file system" : "a cgroup tree";
 	}
 	return NULL;
+}
+
+/* Runtimes go by the option as well as by the type; a file system of its own has something else for a source. */
+static bool is_bind(const json_t *type, const json_t *options)
+{
+	bool bind = type && !strcmp(json_string_value(type), "bind");
+
+	for (size_t i = 0; i < json_array_size(options); i++) {
+		const char *option = json_string_value(json_array_get(options, i));
+
+		bind = bind || (option && (!strcmp(option, "bind") || !strcmp(option, "rbind")));
+	}
+	return bind;
 }
 
 static int read_mount(const json_t *row, struct bundle *b, struct err *e)
 {
 	const json_t *type = NULL, *source = NULL, *destination = NULL, *options = NULL;
+	const char *place = NULL;
 	bool read_only = false;
 	int rc = take(row, "type", "/mounts/type", JSON_STRING, &type, e);
 
@@ -360,8 +415,10 @@ static int read_mount(const json_t *row, struct bundle *b, struct err *e)
 		return rc;
 	if (type && !strncmp(json_string_value(type), "cgroup", 6) && !read_only && b->cgroup == NS_HOSTS)
 		b->cgroup_mount = "/sys/fs/cgroup";
-	else if (source && json_string_value(source)[0] == '/' && !read_only && undoing_place(json_string_value(source)))
-		b->cgroup_mount = undoing_place(json_string_value(source));
+	else if (source && !read_only && is_bind(type, options))
+		place = b->holds(json_string_value(source), b->bundle);
+	if (place)
+		b->cgroup_mount = place;
 	if (source && destination && !strcmp(json_string_value(destination), "/etc/resolv.conf"))
 		snprintf(b->resolv_conf, sizeof b->resolv_conf, "%s", json_string_value(source));
 	return 0;
@@ -638,10 +695,11 @@ static int read_bundle(const json_t *doc, const struct policy *p, struct bundle 
 	return 0;
 }
 
-int inspect_bundle_text(const char *text, size_t len, const struct policy *p, struct bundle_seen *ret, struct err *e)
+int inspect_bundle_text(const char *text, size_t len, const struct policy *p, bundle_holds holds, const char *bundle,
+			struct bundle_seen *ret, struct err *e)
 {
 	struct coverage_found f = {0};
-	struct bundle b = {0};
+	struct bundle b = {.holds = holds ? holds : holds_by_name, .bundle = bundle};
 	_cleanup_json_ json_t *doc = NULL;
 	json_error_t error;
 	int rc;
@@ -707,7 +765,7 @@ int inspect_bundle(const char *bundle, const struct policy *p, struct inspection
 		return err_set(e, ENOMEM, LAYER, "out of memory");
 	rc = read_config(bundle, &text, &len, e);
 	if (rc == 0)
-		rc = inspect_bundle_text(text, len, p, seen, e);
+		rc = inspect_bundle_text(text, len, p, holds_for_real, bundle, seen, e);
 	if (rc < 0)
 		return rc;
 	*ret = (struct inspection){.found = seen->found, .host_network = seen->host_network};

@@ -4,7 +4,8 @@
  * that each socket was made in, which decides by whose programs it is judged. No other interface tells that for sockets that
  * are not connected, or of every kind.
  *
- * Not seen: what is in no table of descriptors (a message in a Unix socket's queue, a file registered with io_uring alone), and
+ * What is in no table of descriptors (a message in a Unix socket's queue, a file registered with io_uring alone) can't be
+ * looked at; that there is something can, and /proc/net/packet has every packet socket, also one that nobody holds. Not seen is
  * what comes between this look and the policy. A socket that the workload itself makes meanwhile is judged all the same.
  */
 #include <errno.h>
@@ -16,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -166,12 +168,19 @@ static void weigh_foreign(const struct target *t, const struct weir_held *h, con
 		     netproto_text(protocol, s->protocol), remote, where);
 }
 
-static void weigh(const struct target *t, const struct weir_held *h, const struct open_socket *s, struct coverage_found *f)
+static void weigh(const struct target *t, bool boxed, const struct weir_held *h, const struct open_socket *s,
+		  struct coverage_found *f)
 {
 	const char *family = family_name(h->family);
 
 	if (h->flags & WEIR_HELD_TUN)
 		coverage_add(f, WEAK_UNSEEN_SOCKET, "pid %d (%s): a tun or tap device", s->pid, s->comm);
+	else if (h->flags & WEIR_HELD_HIDES)
+		coverage_add(f, WEAK_UNSEEN_SOCKET, "pid %d (%s): descriptors that wait in a Unix socket or in io_uring",
+			     s->pid, s->comm);
+	else if (h->flags & WEIR_HELD_CGROUP)
+		coverage_add(f, boxed ? WEAK_PRIVILEGED : WEAK_ROOT, "pid %d (%s) has the host's cgroups or pins open", s->pid,
+			     s->comm);
 	else if (h->family == AF_PACKET)
 		coverage_add(f, WEAK_PACKET_SOCKET, "pid %d (%s)", s->pid, s->comm);
 	else if (h->family != AF_INET && h->family != AF_INET6 && family)
@@ -190,17 +199,42 @@ struct list {
 	struct inspection *to;
 	struct seen seen;
 	size_t room, records;
+	struct inspect_hints *hints;
+	uint32_t netns; /* the last one that was asked about .. */
+	bool host;	/* .. and whether it is the host's */
 };
+
+/* A socket stays in the network namespace it was made in, wherever its holder goes. */
+static void weigh_network(struct list *l, const struct weir_held *h, const struct open_socket *s)
+{
+	if ((h->flags & WEIR_HELD_NO_SOCKET) || !h->netns || l->to->host_network)
+		return;
+	if (h->netns != l->netns) {
+		l->netns = h->netns;
+		l->host = inspect_is_host_netns(h->netns);
+	}
+	if (!l->host)
+		return;
+	l->to->host_network = true;
+	coverage_add(&l->to->found, WEAK_HOST_NETWORK, "pid %d (%s) holds a socket of the host's network", s->pid, s->comm);
+}
 
 static int take(struct list *l, const struct weir_held *h)
 {
 	struct inspection *to = l->to;
 	struct open_socket s = socket_of(h, l->image);
-	bool listed = !(h->flags & WEIR_HELD_TUN) && (h->family == AF_INET || h->family == AF_INET6 || h->family == AF_PACKET);
+	bool listed =
+	    !(h->flags & WEIR_HELD_NO_SOCKET) && (h->family == AF_INET || h->family == AF_INET6 || h->family == AF_PACKET);
 
-	if (!(h->flags & WEIR_HELD_TUN) && !seen_add(&l->seen, h->inode))
+	for (size_t i = 0; (h->family == AF_PACKET || (h->flags & WEIR_HELD_OUTSIDE)) && i < l->hints->frame_count; i++)
+		if (l->hints->frames[i] == h->inode)
+			l->hints->frames[i] = 0;
+	if (h->flags & WEIR_HELD_OUTSIDE)
 		return 0;
-	weigh(l->t, h, &s, &to->found);
+	if (!(h->flags & WEIR_HELD_NO_SOCKET) && !seen_add(&l->seen, h->inode))
+		return 0;
+	weigh(l->t, l->hints->boxed, h, &s, &to->found);
+	weigh_network(l, h, &s);
 	if (!listed)
 		return 0;
 	if (to->socket_count == INSPECT_SOCKETS_MAX) {
@@ -239,7 +273,7 @@ static int read_all(int fd, struct list *l)
 			return 0;
 		have += (size_t)n;
 		for (size_t i = 0; i < have / sizeof *buf; i++) {
-			int rc = take(l, &buf[i]);
+			int rc = buf[i].pid == (uint32_t)getpid() ? 0 : take(l, &buf[i]);
 
 			if (rc < 0)
 				return rc;
@@ -290,9 +324,10 @@ static int list_sockets(struct list *l)
 	return fd < 0 ? fd : read_all(fd, l);
 }
 
-int inspect_sockets(const struct target *t, const struct policy_image *image, struct inspection *ret, struct err *e)
+int inspect_sockets(const struct target *t, const struct policy_image *image, struct inspect_hints *hints,
+		    struct inspection *ret, struct err *e)
 {
-	struct list l = {.t = t, .image = image, .to = ret};
+	struct list l = {.t = t, .image = image, .to = ret, .hints = hints};
 	_cleanup_free_ uint64_t *slots = calloc(SEEN_SLOTS, sizeof *slots);
 	int rc;
 
@@ -300,6 +335,10 @@ int inspect_sockets(const struct target *t, const struct policy_image *image, st
 		return err_set(e, ENOMEM, "coverage", "out of memory");
 	l.seen.slots = slots;
 	rc = list_sockets(&l);
+	for (size_t i = 0; i < hints->frame_count; i++)
+		if (hints->frames[i])
+			coverage_add(&ret->found, WEAK_PACKET_SOCKET,
+				     "one in the network namespace of pid %d, which nobody holds", hints->frame_pid);
 	if (rc == -ENOMEM)
 		return err_set(e, ENOMEM, "coverage", "out of memory");
 	if (rc == -E2BIG)

@@ -23,6 +23,7 @@
 #include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -35,7 +36,7 @@
 #define PINNED_LINKS_MAX 16384 /* looked at, in all */
 #define PROGRAMS_MAX 64	       /* of one cgroup and hook; the kernel allows no more */
 #define DEPTH_MAX 128
-#define BELOW_MAX 1024 /* cgroups below the target that are asked */
+#define BELOW_MAX 256 /* cgroups below the target that are asked */
 
 const char *const foreign_effect_names[FOREIGN_EFFECTS] = {"beside", "refuses", "stopped", "rewrites"};
 
@@ -69,6 +70,7 @@ struct look {
 	const unsigned *own;
 	size_t own_count;
 	struct preflight *ret;
+	bool gathered; /* the pins were looked through */
 };
 
 /* ---- one program ---- */
@@ -100,16 +102,20 @@ static const struct owner *owner_of(const char *prog)
 
 /* ---- Weir's own: those that a link in Weir's pins holds. A name anybody can give ---- */
 
-/* Ids are not used again for as long as it matters, and what is pinned there once is ours. */
-static unsigned known[256];
+/* Sorted. Kept: an id is not used again for as long as it matters, and what was pinned there once is ours. */
+static unsigned known[PINNED_LINKS_MAX];
 static size_t known_count;
+
+static int compare_ids(const void *a, const void *b)
+{
+	const unsigned *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
 
 static bool is_known(unsigned id)
 {
-	for (size_t i = 0; i < known_count && i < sizeof known / sizeof known[0]; i++)
-		if (known[i] == id)
-			return true;
-	return false;
+	return bsearch(&id, known, known_count, sizeof known[0], compare_ids);
 }
 
 static unsigned program_of_pin(const char *dir, const char *name)
@@ -125,26 +131,21 @@ static unsigned program_of_pin(const char *dir, const char *name)
 	return fd >= 0 && bpf_obj_get_info_by_fd(fd, &info, &len) == 0 ? info.prog_id : 0;
 }
 
-/* Pins of instances are one directory down, of attachments two. Whether `id` is among them. */
-static bool is_pinned(const char *dir, unsigned down, unsigned id, unsigned *budget)
+/* Pins of instances are one directory down, of attachments two. */
+static void gather(const char *dir, unsigned down)
 {
 	_cleanup_dir_ DIR *d = opendir(dir);
 	struct dirent *de;
 
-	while (d && *budget && (de = readdir(d))) {
+	while (d && known_count < PINNED_LINKS_MAX && (de = readdir(d))) {
 		char path[PATH_MAX];
 
-		if (!strncmp(de->d_name, "link_", 5)) {
-			--*budget;
-			if (program_of_pin(dir, de->d_name) == id)
-				return true;
-		} else if (down && de->d_name[0] != '.' && de->d_type == DT_DIR &&
-			   snprintf(path, sizeof path, "%s/%s", dir, de->d_name) < (int)sizeof path &&
-			   is_pinned(path, down - 1, id, budget)) {
-			return true;
-		}
+		if (!strncmp(de->d_name, "link_", 5))
+			known[known_count++] = program_of_pin(dir, de->d_name);
+		else if (down && de->d_name[0] != '.' && de->d_type == DT_DIR &&
+			 snprintf(path, sizeof path, "%s/%s", dir, de->d_name) < (int)sizeof path)
+			gather(path, down - 1);
 	}
-	return false;
 }
 
 static bool is_own(const struct look *l, unsigned id)
@@ -156,16 +157,17 @@ static bool is_own(const struct look *l, unsigned id)
 }
 
 /* The name first: most programs are not called so, and looking through the pins takes its time. */
-static bool is_weirs(unsigned id, const char *name)
+static bool is_weirs(struct look *l, unsigned id, const char *name)
 {
-	unsigned budget = PINNED_LINKS_MAX;
-
 	if (is_known(id))
 		return true;
-	if (strncmp(name, "weir_", 5) != 0 || !is_pinned(PINS, 2, id, &budget))
+	if (l->gathered || strncmp(name, "weir_", 5) != 0)
 		return false;
-	known[known_count++ % (sizeof known / sizeof known[0])] = id;
-	return true;
+	l->gathered = true;
+	known_count = 0;
+	gather(PINS, 2);
+	qsort(known, known_count, sizeof known[0], compare_ids);
+	return is_known(id);
 }
 
 /* ---- one cgroup ---- */
@@ -189,8 +191,7 @@ static int ask(const struct look *l, int cgroup, const struct hook *hook, struct
 	return 0;
 }
 
-static void note(const struct look *l, const struct found *f, const struct hook *hook, const char *path,
-		 enum foreign_effect effect)
+static void note(struct look *l, const struct found *f, const struct hook *hook, const char *path, enum foreign_effect effect)
 {
 	for (uint32_t i = 0; i < f->count; i++) {
 		struct preflight *p = l->ret;
@@ -200,7 +201,7 @@ static void note(const struct look *l, const struct found *f, const struct hook 
 		if (is_own(l, f->ids[i]) || is_known(f->ids[i]))
 			continue;
 		name_of(f->ids[i], name);
-		if (is_weirs(f->ids[i], name))
+		if (is_weirs(l, f->ids[i], name))
 			continue;
 		/* What refuses ours must be told even when the list is full. */
 		if (p->count == FOREIGN_MAX) {
@@ -258,7 +259,7 @@ static void cut_path(char ret[PATH_MAX], const char *path, size_t parts)
 	snprintf(ret, PATH_MAX, "%.*s", (int)n, path);
 }
 
-static int look_up(const struct look *l, const struct chain *c, const struct hook *hook, struct err *e)
+static int look_up(struct look *l, const struct chain *c, const struct hook *hook, struct err *e)
 {
 	const enum foreign_effect beside = hook->address ? FOREIGN_REWRITES : FOREIGN_BESIDE;
 	struct found f;
@@ -293,7 +294,7 @@ static int look_up(const struct look *l, const struct chain *c, const struct hoo
 
 /* ---- below the target ---- */
 
-static int look_down(const struct look *l, int dir, const char *path, unsigned depth, unsigned *budget, struct err *e)
+static int look_down(struct look *l, int dir, const char *path, unsigned depth, unsigned *budget, struct err *e)
 {
 	int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
 	_cleanup_dir_ DIR *d = copy < 0 ? NULL : fdopendir(copy);
@@ -364,7 +365,7 @@ static int complain(const struct look *l, struct err *e)
 int preflight_look(const struct target *t, const struct target_roots *roots, const unsigned *own, size_t own_count,
 		   struct preflight *ret, struct err *e)
 {
-	const struct look l = {.t = t, .own = own, .own_count = own_count, .ret = ret};
+	struct look l = {.t = t, .own = own, .own_count = own_count, .ret = ret};
 	__attribute__((cleanup(chain_close))) struct chain c = {.count = 0};
 	unsigned budget = BELOW_MAX;
 	int rc;

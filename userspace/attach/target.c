@@ -739,9 +739,12 @@ int target_open(struct target *t, const struct target_roots *roots, struct err *
 	id = cgroup_id(fd);
 	if (!id)
 		return err_errno(e, errno, where, "ask for the id of the cgroup %s", shown(text, t->path));
-	mounted_root(roots, root);
+	/* Of one that was open before the depth is known: cgroups do not move. Checks of many come here all the time. */
+	if (t->id != id || !t->level) {
+		mounted_root(roots, root);
+		t->level = depth_of(root) + depth_of(t->path);
+	}
 	t->id = id;
-	t->level = depth_of(root) + depth_of(t->path);
 	t->fd = TAKE_FD(fd);
 	return 0;
 }

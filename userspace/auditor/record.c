@@ -13,10 +13,10 @@
 #include "core/netaddr.h"
 
 const char *const record_type_names[RECORD_TYPE_COUNT] = {
-    [RECORD_OTHER] = "other",	[RECORD_RUN_BEGIN] = "run_begin", [RECORD_EGRESS] = "egress",
-    [RECORD_FLOW] = "flow",	[RECORD_RUN_END] = "run_end",	  [RECORD_GAP] = "gap",
-    [RECORD_POLICY] = "policy", [RECORD_TARGET] = "target",	  [RECORD_PLACE] = "place",
-    [RECORD_COVERAGE] = "coverage", [RECORD_SOCKET] = "socket", [RECORD_DRIFT] = "drift",
+    [RECORD_OTHER] = "other",	    [RECORD_RUN_BEGIN] = "run_begin", [RECORD_EGRESS] = "egress",
+    [RECORD_FLOW] = "flow",	    [RECORD_RUN_END] = "run_end",     [RECORD_GAP] = "gap",
+    [RECORD_POLICY] = "policy",	    [RECORD_TARGET] = "target",	      [RECORD_PLACE] = "place",
+    [RECORD_COVERAGE] = "coverage", [RECORD_SOCKET] = "socket",	      [RECORD_DRIFT] = "drift",
 };
 
 static bool id_chars(const char *text)
@@ -149,8 +149,8 @@ static bool is_attached(uint32_t type)
 
 const char *record_note_problem(const struct note *note)
 {
-	bool run = note->type == NOTE_RUN_BEGIN || note->type == NOTE_FLOW || note->type == NOTE_RUN_END ||
-		   is_attached(note->type);
+	bool run =
+	    note->type == NOTE_RUN_BEGIN || note->type == NOTE_FLOW || note->type == NOTE_RUN_END || is_attached(note->type);
 
 	if (!ipc_text_ok(note->run_id, sizeof note->run_id) || !id_chars(note->run_id) || (run && !note->run_id[0]))
 		return "run_id";
@@ -362,7 +362,8 @@ static int target_json(json_t *into, const struct note *note)
 
 static int place_json(json_t *into, const struct note *note)
 {
-	static const char *const names[PLACES] = {[PLACE_CGROUP] = "cgroup", [PLACE_REF] = "ref", [PLACE_PROVEN] = "canary_leaf"};
+	static const char *const names[PLACES] = {
+	    [PLACE_CGROUP] = "cgroup", [PLACE_REF] = "ref", [PLACE_PROVEN] = "canary_leaf"};
 	char safe[4 * sizeof note->place.text + 1];
 
 	event_safe_text(safe, sizeof safe, note->place.text, sizeof note->place.text);
@@ -382,9 +383,9 @@ static int weak_json(json_t *into, const struct note *note)
 }
 
 /* As the kernel numbers them (include/net/tcp_states.h). */
-static const char *const tcp_states[] = {NULL,	     "established", "syn_sent", "syn_recv",	"fin_wait1", "fin_wait2",
-					 "time_wait", "close",	    "close_wait", "last_ack",	"listen",    "closing",
-					 "new_syn_recv"};
+static const char *const tcp_states[] = {NULL,	      "established", "syn_sent",    "syn_recv",	  "fin_wait1",
+					 "fin_wait2", "time_wait",   "close",	    "close_wait", "last_ack",
+					 "listen",    "closing",     "new_syn_recv"};
 #define TCP_STATES (sizeof tcp_states / sizeof tcp_states[0])
 
 /* "10.0.0.1", "::1"; null for none. */
@@ -407,16 +408,14 @@ static int socket_json(json_t *into, const struct note *note)
 	int bad = json_object_set_new(into, "pid", json_integer(k->pid));
 
 	bad |= set_safe(into, "command", k->comm, sizeof k->comm);
-	bad |= json_object_set_new(into, "protocol",
-				   json_string(k->family ? netproto_text(proto, k->protocol) : "packet"));
+	bad |= json_object_set_new(into, "protocol", json_string(k->family ? netproto_text(proto, k->protocol) : "packet"));
 	bad |= json_object_set_new(into, "state", state ? json_string(state) : json_null());
 	bad |= json_object_set_new(into, "local", address_json(k->family, k->local));
 	bad |= json_object_set_new(into, "local_port", json_integer(k->local_port));
 	bad |= json_object_set_new(into, "remote", k->connected ? address_json(k->family, k->remote) : json_null());
 	bad |= json_object_set_new(into, "remote_port", k->connected ? json_integer(k->remote_port) : json_null());
 	bad |= json_object_set_new(into, "elsewhere", json_boolean(k->elsewhere));
-	bad |= json_object_set_new(into, "verdict",
-				   k->connected ? json_string(event_verdict_names[k->verdict]) : json_null());
+	bad |= json_object_set_new(into, "verdict", k->connected ? json_string(event_verdict_names[k->verdict]) : json_null());
 	return bad;
 }
 

@@ -483,9 +483,9 @@ static int add_window_end(json_t *run, const json_t *end)
 	bad |= json_object_set_new(
 	    run, "termination",
 	    json_pack("{s:s, s:n, s:s}", "reason", text_of(end, "end"), "signal", "detail", text_of(end, "detail")));
-	bad |= json_object_set_new(run, "usage",
-				   json_pack("{s:{s:o, s:s}}", "net_bytes", "value", event_u64(number_of(end, "net_bytes")),
-					     "source", "cgroup_skb"));
+	bad |= json_object_set_new(
+	    run, "usage",
+	    json_pack("{s:{s:o, s:s}}", "net_bytes", "value", event_u64(number_of(end, "net_bytes")), "source", "cgroup_skb"));
 	return bad;
 }
 

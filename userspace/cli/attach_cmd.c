@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `weir attach`: a policy on what already runs. */
 #include <errno.h>
-#include <signal.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "attach/attach.h"
@@ -140,36 +139,35 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 /* ---- the wait ---- */
 
 /*
- * Another change may hold the lock, and a slow kernel takes its time. What waits can't talk, so a child does: a signal would
- * cut short what is being waited for.
+ * Another change may hold the lock, and a slow kernel takes its time. What waits can't talk, so a thread does: a signal would
+ * cut short what is being waited for, and a process would be one more of the workload's, with --pid self.
  */
-static pid_t start_progress(void)
+static void *talk(void *unused)
 {
-	pid_t parent = getpid(), pid;
+	static const char text[] =
+	    "weir: attaching takes a moment: the kernel checks the programs, or another change goes first\n";
+	const struct timespec second = {.tv_sec = 1};
 
-	pid = fork();
-	if (pid == 0) {
-		static const char text[] =
-		    "weir: attaching takes a moment: the kernel checks the programs, or another change goes "
-		    "first\n";
-
-		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (getppid() == parent)
-			sleep(1);
-		if (getppid() == parent && write(STDERR_FILENO, text, sizeof text - 1) < 0)
-			_exit(1);
-		_exit(0);
-	}
-	return pid;
+	(void)unused;
+	if (nanosleep(&second, NULL) == 0 && write(STDERR_FILENO, text, sizeof text - 1) < 0)
+		return NULL; /* nobody reads it */
+	return NULL;
 }
 
-static void stop_progress(pid_t pid)
+static int make(const struct attach_request *request, struct attach_result *ret, struct err *e)
 {
-	if (pid <= 0)
-		return;
-	kill(pid, SIGKILL);
-	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-		;
+	struct err unused = {0};
+	pthread_t talker;
+	bool talks = pthread_create(&talker, NULL, talk, NULL) == 0;
+	int rc;
+
+	(void)attach_clear_up(NULL, NULL, &unused); /* what fails there is in the way of others, not of this */
+	rc = attach_make(request, ret, e);
+	if (talks) {
+		pthread_cancel(talker);
+		pthread_join(talker, NULL);
+	}
+	return rc;
 }
 
 /* ---- the result ---- */
@@ -253,9 +251,8 @@ int attach_cmd(int argc, char **argv)
 	struct attach_result *r = calloc(1, sizeof *r);
 	struct attach_request request;
 	struct options o = {0};
-	struct err e = {0}, unused = {0};
+	struct err e = {0};
 	int rc, status = 0;
-	pid_t progress;
 
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &o);
@@ -273,10 +270,7 @@ int attach_cmd(int argc, char **argv)
 					  .force = o.force,
 					  .require_full = o.require_full};
 	memcpy(request.resolvers, o.resolvers, sizeof o.resolvers);
-	progress = start_progress();
-	(void)attach_clear_up(NULL, NULL, &unused); /* what is in the way of others, not of this */
-	rc = attach_make(&request, r, &e);
-	stop_progress(progress);
+	rc = make(&request, r, &e);
 	if (rc < 0 && !strcmp(e.where, "coverage")) {
 		status = refused(&o, r, &e);
 	} else if (rc < 0 || attached(&o, r, &e) < 0) {

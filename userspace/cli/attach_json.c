@@ -176,7 +176,7 @@ json_t *attach_show_json(const struct attach_view *v)
 {
 	const struct attachment *a = v->a;
 	const struct attach_check *c = v->check;
-	bool counted = c && c->readable;
+	const struct attach_check *counted = c && c->readable ? c : NULL; /* .. and NULL when nothing could be read */
 	json_t *j = json_object();
 
 	put(j, "id", a->id[0] ? json_string(a->id) : NULL);
@@ -188,10 +188,10 @@ json_t *attach_show_json(const struct attach_view *v)
 	put(j, "reasons", reasons_json(&a->found));
 	put(j, "state", c ? json_string(attach_state_names[c->state]) : NULL);
 	put(j, "problems", problems_json(c));
-	put(j, "counters", counted ? counters_json(&c->counters) : NULL);
+	put(j, "counters", counted ? counters_json(&counted->counters) : NULL);
 	if (a->parent)
-		put(j, "unknown_counters", counted ? counters_json(&c->unknown) : NULL);
-	put(j, "lost", counted ? event_u64(c->lost) : NULL);
+		put(j, "unknown_counters", counted ? counters_json(&counted->unknown) : NULL);
+	put(j, "lost", counted ? event_u64(counted->lost) : NULL);
 	put(j, "foreign", foreign_json(c ? &c->others : NULL));
 	put(j, "foreign_beyond", json_integer(c ? (json_int_t)c->others.beyond : 0));
 	put(j, "canary", canary_json(&a->canary));

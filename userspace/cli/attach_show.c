@@ -202,12 +202,13 @@ static int rank(const struct open_socket *s)
 	return s->verdict == WEIR_WOULD_DENY ? 3 : 4;
 }
 
-static int by_rank(const void *a, const void *b)
+static int by_rank(const void *a, const void *b, void *ctx)
 {
-	const struct open_socket *x = *(const struct open_socket *const *)a, *y = *(const struct open_socket *const *)b;
-	int d = rank(x) - rank(y);
+	const struct open_socket *sockets = ctx;
+	size_t x = *(const size_t *)a, y = *(const size_t *)b;
+	int d = rank(&sockets[x]) - rank(&sockets[y]);
 
-	return d ? d : x < y ? -1 : x > y;
+	return d ? d : (x > y) - (x < y);
 }
 
 static const char *verdict_words(const struct open_socket *s)
@@ -239,16 +240,16 @@ static void show_socket(FILE *to, const struct open_socket *s)
 
 static void show_sockets(FILE *to, const struct attachment *a)
 {
-	const struct open_socket **order = calloc(a->socket_count + 1, sizeof *order);
+	size_t *order = calloc(a->socket_count + 1, sizeof *order);
 	size_t denied = 0, all = a->socket_count + a->sockets_beyond, shown;
 
 	if (!order)
 		return;
 	for (size_t i = 0; i < a->socket_count; i++) {
-		order[i] = &a->sockets[i];
-		denied += rank(order[i]) == 0;
+		order[i] = i;
+		denied += rank(&a->sockets[i]) == 0;
 	}
-	qsort(order, a->socket_count, sizeof *order, by_rank);
+	qsort_r(order, a->socket_count, sizeof *order, by_rank, a->sockets);
 	shown = a->socket_count < SOCKETS_SHOWN ? a->socket_count : SOCKETS_SHOWN;
 	if (!all)
 		para(to, "  sockets", LABEL, "none was open when it was attached");
@@ -256,10 +257,10 @@ static void show_sockets(FILE *to, const struct attachment *a)
 		para(to, "  sockets", LABEL, "%zu %s open when it was attached; %zu denied since%s", all,
 		     all == 1 ? "was" : "were", denied, a->sockets_beyond ? " (not all were looked at)" : "");
 	for (size_t i = 0; i < shown; i++)
-		show_socket(to, order[i]);
+		show_socket(to, &a->sockets[order[i]]);
 	if (all > shown)
 		para(to, "", LABEL + 2, "and %zu more", all - shown);
-	free((void *)order);
+	free(order);
 }
 
 /* ---- others, the trial, the counters ---- */
@@ -450,7 +451,7 @@ void attach_row_clear(struct attach_row *r)
 static void print_row(const struct attach_row *r, const struct columns *w)
 {
 	const struct attachment *a = r->a;
-	char target[ATTACH_TARGET_TEXT], policy[IPC_POLICY_MAX], denied[24] = "?", attempts[24] = "?";
+	char target[ATTACH_TARGET_TEXT], policy[IPC_POLICY_MAX], denied[24] = "-", attempts[24] = "-";
 
 	if (r->readable) {
 		snprintf(denied, sizeof denied, "%llu", LLU(r->denied));

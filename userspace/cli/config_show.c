@@ -71,8 +71,9 @@ static void show_text(const struct config *c, bool policy_only)
 		json_decref(j);
 	}
 	if (policy_only)
-		printf("\n--policy-only: there are no sandboxes, so what is said of them (policies, pool, snippets, tools) is not "
-		       "used\n");
+		printf(
+		    "\n--policy-only: there are no sandboxes, so what is said of them (policies, pool, snippets, tools) is not "
+		    "used\n");
 	else if (!c->tool_egress)
 		printf("\ntools have no way out: the policy that they are under is \"%s\", which denies everything\n",
 		       config_tool_policy(c));

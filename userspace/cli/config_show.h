@@ -7,7 +7,8 @@
 
 #include "core/config.h"
 
-/* Prints every key of a merged configuration: its value and where that comes from. `policy_only`: those of sandboxes are not used. */
+/* Prints every key of a merged configuration: its value and where that comes from. `policy_only`: those of sandboxes are not
+ * used. */
 int config_show(const struct config *c, bool policy_only, bool json, struct err *e);
 
 #endif

@@ -193,9 +193,13 @@ static void check_attach(struct report *r, const struct cgroup_host *host)
 	char name[32], who[200] = "";
 	int rc;
 
+	if (!others) {
+		add(r, "policy", "policies attached", CAUTION, "out of memory");
+		return;
+	}
 	snprintf(name, sizeof name, "doctor-%d", getpid());
 	/* Nobody's sweep takes it for what a dead instance left. */
-	rc = others ? supervisor_lock(&lock, &e) : err_set(&e, ENOMEM, "", "out of memory");
+	rc = supervisor_lock(&lock, &e);
 	if (rc == 0)
 		rc = try_attach(host, name, others, &e);
 	for (size_t i = 0; rc == 0 && i < others->count && strlen(who) < sizeof who / 2; i++)

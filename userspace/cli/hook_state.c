@@ -35,7 +35,7 @@ static int text_of(const json_t *doc, const char *key, const char *what, const c
 
 static int read_version(const json_t *doc, struct err *e)
 {
-	const char *text;
+	const char *text = "";
 	int rc = text_of(doc, "ociVersion", "the version of the OCI runtime specification", &text, e);
 
 	if (rc < 0)
@@ -48,7 +48,7 @@ static int read_version(const json_t *doc, struct err *e)
 
 static int read_id(const json_t *doc, struct hook_state *s, struct err *e)
 {
-	const char *text;
+	const char *text = "";
 	int rc = text_of(doc, "id", "the container's id", &text, e);
 
 	if (rc < 0)
@@ -64,7 +64,7 @@ static int read_id(const json_t *doc, struct hook_state *s, struct err *e)
 
 static int read_status(const json_t *doc, struct err *e)
 {
-	const char *text;
+	const char *text = "";
 	int rc = text_of(doc, "status", "\"creating\" or \"created\"", &text, e);
 
 	if (rc < 0)
@@ -92,7 +92,7 @@ static int read_pid(const json_t *doc, struct hook_state *s, struct err *e)
 
 static int read_bundle(const json_t *doc, struct hook_state *s, struct err *e)
 {
-	const char *text;
+	const char *text = "";
 	int rc = text_of(doc, "bundle", "the absolute path of the container's bundle", &text, e);
 
 	if (rc < 0)

@@ -250,22 +250,21 @@ int oci_hook_cmd(int argc, char **argv)
 {
 	static const struct argp argp = {option_table, parse, "[create|stop]", doc, NULL, NULL, NULL};
 	struct options o = {0};
-	struct hook_state *s = calloc(1, sizeof *s);
+	struct hook_state s = {.labelled = false};
 	struct err e = {0};
 	char id[HOOK_ID_MAX + 16] = "";
 	int rc;
 
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &o);
-	rc = s ? cli_need_root(&e) : err_set(&e, ENOMEM, "", "out of memory");
+	rc = cli_need_root(&e);
 	if (rc == 0)
-		rc = o.stop ? stop(&e) : create(&o, s, &e);
+		rc = o.stop ? stop(&e) : create(&o, &s, &e);
 	if (rc < 0) {
-		if (s && s->id[0])
-			snprintf(id, sizeof id, "container %.64s: ", s->id);
+		if (s.id[0])
+			snprintf(id, sizeof id, "container %.64s: ", s.id);
 		fprintf(stderr, "weir: oci-hook: %s%s%s%s\n", id, e.where, e.where[0] ? ": " : "",
 			attach_plain(e.msg, sizeof e.msg, e.msg));
 	}
-	free(s);
 	return rc < 0 ? EXIT_FAILED : 0;
 }

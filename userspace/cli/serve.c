@@ -112,12 +112,13 @@ static unsigned seconds(const char *arg, const struct argp_state *state)
 /* What only sandboxes have. In the file it may stand: that is one for both kinds of service. */
 static void check_policy_only(const struct options *o, const struct argp_state *state)
 {
-	static const enum config_key of_sandboxes[] = {CONFIG_POLICY, CONFIG_POOL_SIZE,   CONFIG_PYTHON,
+	static const enum config_key of_sandboxes[] = {CONFIG_POLICY, CONFIG_POOL_SIZE,	  CONFIG_PYTHON,
 						       CONFIG_IMAGE,  CONFIG_TOOL_EGRESS, CONFIG_TOOL_POLICY};
 
 	for (size_t i = 0; o->policy_only && i < sizeof of_sandboxes / sizeof of_sandboxes[0]; i++)
 		if (o->given.from[of_sandboxes[i]] == CONFIG_OPTION)
-			argp_error(state, "%s: is for sandboxes, and with --policy-only there are none: leave out one of the two",
+			argp_error(state,
+				   "%s: is for sandboxes, and with --policy-only there are none: leave out one of the two",
 				   config_keys[of_sandboxes[i]].option);
 }
 
@@ -201,7 +202,8 @@ static const char doc[] =
     "`weir token mint --project NAME` makes tokens, while the service runs or before. "
     "SIGTERM stops it in order: running snippets get a moment, then are killed, and nothing is left behind. SIGHUP reads the "
     "policy again: what is wrong with it is logged, and what was in force stays; else the new one binds from the next packet "
-    "on, of snippets under way too. Nothing else of the configuration is read again. What has a policy by `weir attach` keeps it "
+    "on, of snippets under way too. Nothing else of the configuration is read again. What has a policy by `weir attach` keeps "
+    "it "
     "whether a service runs or not.";
 static const struct argp argp = {option_table, parse, NULL, doc, NULL, NULL, NULL};
 
@@ -394,7 +396,7 @@ static int launch_api(struct wiring *w, int *listen_fd, const struct options *o,
 static void say_who_may_call(const struct tokenfile *table, const struct options *o, const struct config *c)
 {
 	unsigned active = tokens_active(table->file, time(NULL));
-	bool usual = !strcmp(c->state_dir, DEFAULT_STATE_DIR);
+	bool usual = c->state_dir && !strcmp(c->state_dir, DEFAULT_STATE_DIR);
 
 	if (active || o->dev_token)
 		log_info("%u %s active%s", active, active == 1 ? "token is" : "tokens are",
@@ -562,8 +564,8 @@ static int serve(struct service *s, const struct options *o, struct err *e)
 	else
 		log_info("configuration: none (there is no " CONFIG_FILE_DEFAULT ")");
 	if ((rc = launch_state_dir(c->state_dir, &dir, e)) < 0 || (rc = instance_check_free(c->state_dir, e)) < 0 ||
-	    (!o->policy_only && (rc = place_image(&wish, &s->place, e)) < 0) || (rc = listener_open(c->listen, &s->rules, &listener, e)) < 0 ||
-	    (rc = wiring_make(&w, e)) < 0)
+	    (!o->policy_only && (rc = place_image(&wish, &s->place, e)) < 0) ||
+	    (rc = listener_open(c->listen, &s->rules, &listener, e)) < 0 || (rc = wiring_make(&w, e)) < 0)
 		return rc;
 	if (o->policy_only)
 		wiring_no_collector(&w);

@@ -77,7 +77,10 @@ struct look {
 	size_t row_count;
 	json_t *each;
 	bool all_hold, first;
+	size_t hidden; /* of those that are gone, the older ones: not in the table */
 };
+
+#define GONE_SHOWN 5
 
 static bool wanted(const struct options *o, const char *id)
 {
@@ -124,9 +127,23 @@ static int look_at(struct look *l, const struct attachment *a, struct err *e)
 		json_array_append_new(l->each, attach_show_json(&view));
 		return 0;
 	}
+	if (a->gone_ns && l->hidden) {
+		l->hidden--;
+		return 0;
+	}
 	rc = attach_row_fill(&l->rows[l->row_count], a, l->check, e);
 	l->row_count += rc == 0;
 	return rc;
+}
+
+/* A host that starts containers all day has hundreds of them. The list has the oldest first. */
+static size_t count_hidden(const struct look *l)
+{
+	size_t gone = 0;
+
+	for (size_t i = 0; i < l->list.count; i++)
+		gone += l->list.each[i].gone_ns != 0;
+	return gone > GONE_SHOWN ? gone - GONE_SHOWN : 0;
 }
 
 static json_t *broken_json(const struct look *l)
@@ -175,6 +192,8 @@ static int print(struct look *l, struct err *e)
 			"weir: nothing is attached; `weir attach --policy P --container ID` puts a policy on what runs\n");
 	} else {
 		attach_show_table(l->rows, l->row_count);
+		if (count_hidden(l) && !l->o->id_count)
+			printf("and %zu more whose cgroups are gone; --json lists them\n", count_hidden(l));
 		show_broken(l);
 		printf("%s\n", attach_events_text(text, by_pid));
 	}
@@ -206,14 +225,20 @@ static int look(const struct options *o, bool *ret_hold, struct err *e)
 	struct err clear_e = {0};
 	int rc;
 
+	if (!l.check || !l.each) {
+		free(l.check);
+		json_decref(l.each);
+		return err_set(e, ENOMEM, "", "out of memory");
+	}
 	if (attach_clear_up(NULL, NULL, &clear_e) < 0)
 		fprintf(stderr, "weir: %s\n", attach_plain(clear_e.msg, sizeof clear_e.msg, clear_e.msg));
 	rc = attachment_list(&l.list, e);
 	if (rc == 0) {
 		l.rows = calloc(l.list.count + 1, sizeof *l.rows);
-		if (!l.rows || !l.check || !l.each)
+		if (!l.rows)
 			rc = err_set(e, ENOMEM, "", "out of memory");
 	}
+	l.hidden = o->json || o->id_count ? 0 : count_hidden(&l);
 	for (size_t i = 0; rc == 0 && i < l.list.count; i++)
 		if (wanted(o, l.list.each[i].id))
 			rc = look_at(&l, &l.list.each[i], e);

@@ -273,10 +273,11 @@ static void check_mint(struct options *o, const struct argp_state *state)
 	if (!o->project)
 		argp_error(state, "mint: say which project the token is for: --project NAME");
 	if (o->project && token_project_reserved(o->project))
-		argp_error(state,
-			   "--project: \"%s\" is the name under which records of attachments are kept, for reviewers alone: take "
-			   "another",
-			   o->project);
+		argp_error(
+		    state,
+		    "--project: \"%s\" is the name under which records of attachments are kept, for reviewers alone: take "
+		    "another",
+		    o->project);
 	if (o->scopes & SCOPE_AGENT && !o->agent)
 		argp_error(state, "--scope agent: say which agent: --agent NAME");
 	if (o->agent && !(o->scopes & SCOPE_AGENT))

@@ -44,10 +44,15 @@ const struct weakness_row weakness_rows[WEAKNESSES] = {
 			   "It is in the host's network namespace: the host's own listeners, on loopback and on abstract Unix "
 			   "sockets, are its neighbours, and what they send for it is not judged here.",
 			   "Start it with a network of its own (hostNetwork: false, no --network host)."},
-    [WEAK_PRIVILEGED] = {"privileged", FORCEABLE,
-			 "It has the means to take the policy off again, or to leave the cgroup that the policy is on.",
-			 "Start it unprivileged: no SYS_ADMIN or the like, no cgroup tree of the host's to write to; or a user "
-			 "namespace. Or --force."},
+    [WEAK_ROOT] =
+	{"root", PARTIAL,
+	 "It is a process of the host itself with rights like root's: it could take the policy off again, or leave its cgroup.",
+	 "Run it as a user of its own, without capabilities (in a unit: User=, CapabilityBoundingSet=)."},
+    [WEAK_PRIVILEGED] =
+	{"privileged", FORCEABLE,
+	 "It is a container with the means to take the policy off again, or to leave the cgroup that the policy is on.",
+	 "Start it unprivileged: no SYS_ADMIN or the like, no cgroup tree of the host's to write to; or a user "
+	 "namespace. Or --force."},
     [WEAK_REWRITE] =
 	{"rewrite", PARTIAL,
 	 "A program that is not Weir's may change the destination of a connection after it was judged; the packets "
@@ -61,6 +66,8 @@ const struct weakness_row weakness_rows[WEAKNESSES] = {
     [WEAK_UNREADABLE] = {"unreadable", PARTIAL,
 			 "Its processes could not all be looked at, so that more may be amiss than is said.",
 			 "Run Weir as root in the host's pid namespace (hostPID: true), with CAP_SYS_PTRACE."},
+    [WEAK_EMPTY] = {"empty", PARTIAL, "Nothing ran there yet, so that its privileges could not be looked at.",
+		    "Attach once more when it runs, to have them looked at."},
     [WEAK_GVISOR] =
 	{"gvisor", REFUSED,
 	 "gVisor has a network stack of its own, whose frames are not judged by what the kernel does with sockets.",

@@ -22,11 +22,13 @@ enum weakness {
 	WEAK_FOREIGN_SOCKET, /* it holds a network socket that was made in another cgroup: judged there, not here */
 	WEAK_UNSEEN_SOCKET,  /* a socket of another family that can leave, an open tun device, or none could be looked at */
 	WEAK_HOST_NETWORK,   /* it is in the host's network namespace */
-	WEAK_PRIVILEGED,     /* it could undo the policy: CAP_SYS_ADMIN or CAP_BPF of the host, or a cgroup tree it may write */
+	WEAK_ROOT, /* a process of the host itself that could undo the policy: root, a capability, a cgroup tree it may write */
+	WEAK_PRIVILEGED, /* the same of a container: CAP_SYS_ADMIN or CAP_BPF of the host, or the host's cgroup tree */
 	WEAK_REWRITE,	 /* a foreign program may change destinations after ours has judged a connect(): the packet is judged */
 	WEAK_OUTSIDE,	 /* processes of its pod or container are in other cgroups */
 	WEAK_UNPROVEN,	 /* no process could be started inside to try it */
 	WEAK_UNREADABLE, /* its processes could not all be looked at */
+	WEAK_EMPTY,	 /* nothing runs there yet */
 	WEAK_GVISOR,	 /* gVisor: the workload's network is in a process of its own, or the workload is not in this cgroup */
 	WEAK_KATA,	 /* a virtual machine: the same */
 	WEAKNESSES

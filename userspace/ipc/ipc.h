@@ -333,7 +333,7 @@ struct note {
 		struct {
 			uint64_t cgroup, attached_ns; /* its id; CLOCK_REALTIME */
 			uint32_t level, coverage;     /* depth below the hierarchy's root; enum coverage */
-			uint32_t parent, passes;      /* it carries programs for those below it; what has no policy there passes */
+			uint32_t parent, passes; /* it carries programs for those below it; what has no policy there passes */
 			uint32_t sockets, sockets_beyond; /* that were open; how many more are not listed */
 			uint32_t proven, canary_attempts, canary_denied;
 			uint32_t pad;
@@ -369,12 +369,13 @@ struct note {
 			uint64_t since_ns; /* CLOCK_REALTIME; 0: not known */
 			uint64_t ring_lost;
 			struct note_counts counts; /* of that time */
-			uint32_t unfinished; /* number of the record before, which has no end: what it had counted is in this one */
+			uint32_t
+			    unfinished; /* number of the record before, which has no end: what it had counted is in this one */
 			uint32_t pad;
 			char text[160];
 		} undrained;
 		struct {
-			uint32_t why; /* enum window_end */
+			uint32_t why;	     /* enum window_end */
 			uint32_t unreadable; /* the kernel's counters could not be read: `counts` says nothing */
 			uint64_t duration_us;
 			struct note_counts counts;

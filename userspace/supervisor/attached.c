@@ -25,301 +25,36 @@
 #include "core/samefile.h"
 
 #define TICK_NS 250000000ull
-#define CHECK_NS 2000000000ull	       /* between two looks at one .. */
-#define FULL_NS 7500000000ull	       /* .. and between two at all of it, which takes many times as long */
-#define CHECK_GONE_NS 8000000000ull    /* .. whose cgroup is gone: it may come back, without its policy */
-#define RESCAN_NS 10000000000ull       /* the directory is read anew in any case */
-#define CLEAR_NS 60000000000ull	       /* likewise what is remembered is looked through */
-#define PARK_NS 2000000000ull	       /* how long an event waits for its policy's name */
-#define WINDOW_NS 3600000000000ull     /* a window is at most so long .. */
-#define WINDOW_LEAST_NS 60000000000ull /* .. and so long at least, whatever a flood of flows does */
-#define BUDGET 256		       /* events of one attachment in a turn */
-#define REFRESH_A_TICK 8	       /* policies compiled anew: each takes a millisecond or two */
+#define LOCK_NS 2000000000ull	      /* how often it is tried to become the one that writes */
+#define RESCAN_NS 10000000000ull      /* the directory is read anew in any case */
+#define CLEAR_NS 60000000000ull	      /* likewise what is remembered is looked through */
+#define CLEAR_LEAST_NS 1000000000ull  /* .. and what can't be cleared up is not tried more often */
+#define PARK_NS 2000000000ull	      /* how long an event waits for its policy's name */
+#define REFRESH_A_TICK 8	      /* policies compiled anew: each takes a millisecond or two */
+#define LISTED_MAX (2 * ATTACHED_MAX) /* those that are gone and remembered among them */
 #define RINGS_A_TURN 8
 #define GUARD_FDS 22  /* that an open guard takes */
 #define OTHER_FDS 256 /* of the process, beside sandboxes and guards */
 #define BOX_FDS 20
 
-struct attached {
-	struct supervisor *s;
-	struct one_list list;
-	unsigned count, open_guards, guards_max;
-	struct source rings; /* an epoll set of its own: one switch for all of them */
-	bool rings_off;
-	int drain_fd; /* the lock; -1: somebody else writes, or there is nothing to write */
-	struct progress *progress;
-	struct attach_check *check; /* too large for the stack */
-	struct target_roots roots;
-	char room[256]; /* of theirs */
-
-	struct stat dir; /* when it was read */
-	uint64_t tick_ns, scan_ns, lock_ns, clear_ns;
-	bool clear_now, recheck;
-	unsigned broken; /* directories that can't be read */
-	char broken_text[256];
-	unsigned window_s;
-};
-
-static bool writes(const struct attached *all)
+bool attached_writes(const struct attached *all)
 {
 	return all->drain_fd >= 0;
 }
 
-static bool is_gone(const struct one *o)
-{
-	return o->a.gone_ns != 0;
-}
-
 /* Of a path the end says more than the beginning. */
-static const char *short_path(const struct one *o)
+const char *one_path(const struct one *o)
 {
 	const size_t len = strlen(o->a.target.path), room = 90;
 
 	return len > room ? o->a.target.path + len - room : o->a.target.path;
 }
 
-static void path_of(const struct one *o, const char *file, char ret[PATH_MAX])
-{
-	snprintf(ret, PATH_MAX, "%.200s/%.47s/%.40s", attachment_dir, o->a.id, file);
-}
-
-static struct stat look_at(const char *path)
+struct stat attached_stat(const char *path)
 {
 	struct stat st;
 
 	return stat(path, &st) < 0 ? (struct stat){0} : st;
-}
-
-static struct stat file_of(const struct one *o)
-{
-	char path[PATH_MAX];
-
-	path_of(o, "attachment.json", path);
-	return look_at(path);
-}
-
-/* ---- its guard: open as long as there are descriptors for it ---- */
-
-static void leave_rings(struct one *o)
-{
-	if (o->in_rings)
-		(void)epoll_ctl(o->all->rings.fd, EPOLL_CTL_DEL, guard_ring_fd(o->guard), NULL);
-	o->in_rings = false;
-}
-
-/* While there is a window to write to, and descriptors: else what waits there would wake us without end. */
-static void join_rings(struct one *o)
-{
-	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = o};
-
-	if (o->guard && o->open && !o->in_rings && o->all->open_guards <= o->all->guards_max)
-		o->in_rings = epoll_ctl(o->all->rings.fd, EPOLL_CTL_ADD, guard_ring_fd(o->guard), &ev) == 0;
-}
-
-static void close_guard(struct one *o)
-{
-	if (!o->guard)
-		return;
-	leave_rings(o);
-	o->guard = guard_free(o->guard);
-	o->all->open_guards--;
-}
-
-/* Quiet: what keeps it from being opened is told by the look that follows. */
-static void open_guard(struct one *o)
-{
-	char pins[PATH_MAX];
-	struct err e;
-
-	if (o->guard || is_gone(o))
-		return;
-	snprintf(pins, sizeof pins, "%.200s/%.47s", attachment_pins, o->a.id);
-	if (guard_adopt(&o->guard, pins, &e) < 0) {
-		o->guard = NULL;
-		return;
-	}
-	o->all->open_guards++;
-	join_rings(o);
-}
-
-/* More than there are descriptors for are opened in their turn, drained and closed again. */
-static void close_if_scarce(struct one *o)
-{
-	struct attached *all = o->all;
-
-	if (!o->guard || o->in_rings)
-		return;
-	window_drain(all->s, o, BUDGET);
-	close_guard(o);
-}
-
-/* ---- its policy ---- */
-
-static size_t resolvers_of(const struct attachment *a, struct cidr ret[RESOLVCONF_SERVERS])
-{
-	size_t n = 0;
-	struct err e;
-
-	for (size_t i = 0; i < a->resolver_count && n < RESOLVCONF_SERVERS; i++)
-		if (cidr_parse_addr(a->resolvers[i], strlen(a->resolvers[i]), &ret[n], &e) == 0)
-			n++;
-	return n;
-}
-
-/* What was judged by it can't be named without it, and its sets grow old; it goes on judging. */
-static void load_policy(struct supervisor *s, struct one *o)
-{
-	struct inforce fresh = {0};
-	struct cidr servers[RESOLVCONF_SERVERS];
-	char path[PATH_MAX];
-	struct err e;
-
-	if (o->a.parent)
-		return;
-	path_of(o, "policy.json", path);
-	if (inforce_load_seeing(&fresh, path, servers, resolvers_of(&o->a, servers), &e) < 0) {
-		log_error("%s: its policy's document can't be read (%s: %s); what is in force stays, and is not kept current",
-			  o->a.id, e.where, e.msg);
-		inforce_clear(&o->policy);
-		return;
-	}
-	fresh.generation = o->a.generation;
-	inforce_clear(&o->policy);
-	o->policy = fresh;
-	if (remembered_has(&o->names, fresh.generation))
-		return;
-	if (remembered_add(&o->names, &o->policy))
-		window_drain(s, o, BUDGET);
-	remembered_make_room(&o->names);
-}
-
-/*
- * Under the lock, and `o->a` is what the file says: nobody replaces the policy meanwhile. The first time what is in force was
- * compiled by another process, at another time.
- */
-static void renew_policy(struct one *o, bool first)
-{
-	struct err e = {0};
-	int rc;
-
-	o->stale = false;
-	if (!o->policy.policy || !o->guard)
-		return;
-	rc = first ? inforce_resume(&o->policy, o->guard, 0, o->a.generation, &e) : inforce_refresh(&o->policy, o->guard, &e);
-	if (rc < 0) {
-		log_error("%s: its policy does not know the host's new addresses yet (%s: %s)", o->a.id, e.where, e.msg);
-		o->stale = true;
-	}
-}
-
-/* ---- taking over, and windows ---- */
-
-/* Takes the number of a new window, in the file. The lock is the caller's. With its sockets: *ret is to be cleared. */
-static int take_number(struct one *o, struct attachment *ret, struct err *e)
-{
-	int rc = attachment_load(o->a.id, ret, e);
-
-	if (rc < 0)
-		return rc;
-	ret->record++;
-	rc = attachment_save(ret, NULL, 0, e);
-	if (rc < 0)
-		attachment_clear(ret);
-	return rc;
-}
-
-/* Everything but the sockets, which are needed once. */
-static void copy_attachment(struct one *o, const struct attachment *a)
-{
-	o->a = *a;
-	o->a.sockets = NULL;
-	o->file = file_of(o);
-}
-
-static bool is_same_policy(const struct attachment *a, const struct attachment *b)
-{
-	return a->generation == b->generation && !memcmp(a->policy_hash, b->policy_hash, sizeof a->policy_hash) &&
-	       a->resolver_count == b->resolver_count && !memcmp(a->resolvers, b->resolvers, sizeof a->resolvers);
-}
-
-/* `gap` of a window that follows one of our own: nothing was missed. */
-static struct window_gap no_gap(const struct one *o)
-{
-	return (struct window_gap){.before = o->at, .known = true};
-}
-
-/* Since when nobody wrote; nothing to tell of one that was made a moment ago. */
-static struct window_gap find_gap(struct one *o, uint32_t record)
-{
-	struct window_gap gap = {0};
-	struct timespec now;
-	uint64_t now_wall;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	now_wall = (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
-	o->slot = o->all->progress ? progress_of(o->all->progress, o->a.id) : NULL;
-	gap.known = o->slot && progress_read(o->slot, &gap.before) && gap.before.record == record;
-	if (!gap.known)
-		memset(&gap.before, 0, sizeof gap.before);
-	gap.told = record > 0 || now_wall - o->a.attached_ns > 5000000000ull;
-	return gap;
-}
-
-/*
- * Its next window, with its policy as the file has it. -EAGAIN: somebody else has the lock, or the auditor is behind: later.
- * The record's beginning may have a thousand sockets.
- */
-static int begin(struct supervisor *s, struct one *o, const struct window_gap *follows)
-{
-	_cleanup_fd_ int lock = -1;
-	struct attachment a = {0};
-	struct window_gap gap;
-	struct err e = {0};
-	int rc;
-
-	if (notes_behind(s) || attachment_lock(0, &lock, &e) < 0)
-		return -EAGAIN;
-	rc = take_number(o, &a, &e);
-	if (rc < 0) {
-		if (rc != -ENOENT)
-			log_error("%s: its record can't go on: %s", o->a.id, e.msg);
-		return rc;
-	}
-	copy_attachment(o, &a);
-	gap = follows ? *follows : find_gap(o, a.record - 1);
-	open_guard(o);
-	load_policy(s, o);
-	renew_policy(o, true);
-	o->mine = true;
-	o->follows = false;
-	window_begin(s, o, &gap, a.record == 1 ? &a : NULL);
-	join_rings(o);
-	attachment_clear(&a);
-	window_unpark(s, o, false);
-	return 0;
-}
-
-/* One window after the other. When the next can't begin now, it is tried again when it is looked at next. */
-static void roll(struct supervisor *s, struct one *o, enum window_end why, const char *detail)
-{
-	struct window_gap gap;
-
-	if (notes_behind(s))
-		return; /* it can wait, and stays due */
-	window_end(s, o, why, detail);
-	leave_rings(o);
-	o->mine = false;
-	o->follows = true;
-	o->check_ns = now_ns();
-	gap = no_gap(o);
-	(void)begin(s, o, &gap);
-}
-
-static void end(struct supervisor *s, struct one *o, enum window_end why, const char *detail)
-{
-	window_end(s, o, why, detail);
-	close_guard(o);
-	o->mine = o->follows = false;
 }
 
 /* ---- the list ---- */
@@ -338,7 +73,7 @@ static void forget(struct one *o)
 {
 	struct attached *all = o->all;
 
-	close_guard(o);
+	one_close(o);
 	if (o->slot)
 		progress_forget(o->slot);
 	TAILQ_REMOVE(&all->list, o, link);
@@ -364,12 +99,16 @@ static void not_readable(struct attached *all, const char *id, const struct err 
 static void add(struct attached *all, const char *id)
 {
 	struct attachment a = {0};
+	char path[PATH_MAX];
+	struct stat file;
 	struct one *o;
 	struct err e;
 	int rc;
 
-	if (all->count >= ATTACHED_MAX)
+	if (all->count >= LISTED_MAX)
 		return;
+	snprintf(path, sizeof path, "%.200s/%.47s/attachment.json", attachment_dir, id);
+	file = attached_stat(path);
 	rc = attachment_load(id, &a, &e);
 	if (rc < 0) {
 		/* Without the file it is being made, or taken away. */
@@ -385,7 +124,7 @@ static void add(struct attached *all, const char *id)
 	o->all = all;
 	o->a = a;
 	o->a.sockets = NULL;
-	o->file = file_of(o);
+	o->file = file;
 	o->listed = true;
 	o->check_ns = now_ns();
 	TAILQ_INSERT_TAIL(&all->list, o, link);
@@ -399,10 +138,10 @@ static void scan(struct attached *all)
 	struct one *o, *next;
 	struct dirent *de;
 
-	all->dir = look_at(attachment_dir);
+	all->dir = attached_stat(attachment_dir);
 	all->scan_ns = now_ns() + RESCAN_NS;
 	all->broken = 0;
-	TAILQ_FOREACH (o, &all->list, link)
+	for (o = TAILQ_FIRST(&all->list); o; o = TAILQ_NEXT(o, link))
 		o->listed = false;
 	d = opendir(attachment_dir);
 	while (d && (de = readdir(d))) {
@@ -420,209 +159,9 @@ static void scan(struct attached *all)
 		next = TAILQ_NEXT(o, link);
 		if (o->listed)
 			continue;
-		end(all->s, o, WINDOW_DETACHED, "");
+		one_end(all->s, o, WINDOW_DETACHED, "");
 		forget(o);
 	}
-}
-
-/* ---- looking at one ---- */
-
-/* Its maps are others: counters and generations begin anew. */
-static void start_anew(struct one *o)
-{
-	if (o->slot)
-		progress_forget(o->slot);
-	o->slot = NULL;
-	o->follows = false;
-	remembered_clear(&o->names);
-}
-
-/* Its file has changed: the policy was replaced, the cgroup is gone, or it was put there anew. */
-static void reread(struct supervisor *s, struct one *o)
-{
-	struct attachment a = {0};
-	struct err e;
-	bool another, same;
-	int rc = attachment_load(o->a.id, &a, &e);
-
-	if (rc < 0) {
-		if (rc != -ENOENT)
-			log_error("%s: %s; what it enforces stays", o->a.id, e.msg);
-		return;
-	}
-	another = a.attached_ns != o->a.attached_ns || a.target.id != o->a.target.id;
-	same = is_same_policy(&a, &o->a);
-	if (o->mine && (another || a.gone_ns))
-		end(s, o, another ? WINDOW_DETACHED : WINDOW_REMOVED, another ? "it was put there anew" : "");
-	if (another)
-		start_anew(o);
-	if (o->mine && !same) {
-		roll(s, o, WINDOW_POLICY, "");
-	} else {
-		copy_attachment(o, &a);
-		if (!o->mine && !same)
-			load_policy(s, o);
-	}
-	attachment_clear(&a);
-}
-
-static bool knows(const struct one *o, const char *name, const char *text)
-{
-	for (size_t i = 0; i < o->problem_count; i++)
-		if (!strcmp(o->problems[i].name, name) && !strcmp(o->problems[i].text, text))
-			return true;
-	return false;
-}
-
-static bool has(const struct attach_check *c, const char *name, const char *text)
-{
-	for (size_t i = 0; i < c->problem_count; i++)
-		if (!strcmp(c->problems[i].name, name) && !strcmp(c->problems[i].text, text))
-			return true;
-	return false;
-}
-
-/* Told once when it begins, and once when it is over. */
-static void tell_drift(struct supervisor *s, const struct one *o, const struct attach_check *c)
-{
-	for (size_t i = 0; i < o->problem_count; i++) {
-		if (has(c, o->problems[i].name, o->problems[i].text))
-			continue;
-		log_info("%s (%s): is as it should be again: %s", o->a.id, short_path(o), o->problems[i].name);
-		window_drift(s, o, o->problems[i].name, o->problems[i].text, true);
-	}
-	for (size_t i = 0; i < c->problem_count; i++) {
-		if (knows(o, c->problems[i].name, c->problems[i].text))
-			continue;
-		log_error("%s (%s): %s: %s", o->a.id, short_path(o), c->problems[i].name, c->problems[i].text);
-		window_drift(s, o, c->problems[i].name, c->problems[i].text, false);
-	}
-}
-
-static void remember_problems(struct one *o, const struct attach_check *c)
-{
-	o->problem_count = c->problem_count;
-	for (size_t i = 0; i < c->problem_count; i++) {
-		memcpy(o->problems[i].name, c->problems[i].name, sizeof o->problems[i].name);
-		memcpy(o->problems[i].text, c->problems[i].text, sizeof o->problems[i].text);
-	}
-	o->state = c->state;
-	o->looked = true;
-}
-
-static uint64_t window_ns(const struct attached *all)
-{
-	return all->window_s ? all->window_s * 1000000000ull : WINDOW_NS;
-}
-
-static uint64_t window_least_ns(const struct attached *all)
-{
-	return window_ns(all) < WINDOW_LEAST_NS ? window_ns(all) : WINDOW_LEAST_NS;
-}
-
-static void check_window(struct supervisor *s, struct one *o)
-{
-	uint64_t age = now_ns() - o->began_ns;
-
-	if (!o->open)
-		return;
-	window_look(s, o);
-	if (o->full && age >= window_least_ns(o->all))
-		roll(s, o, WINDOW_FULL, "its list of flows was nearly full");
-	else if (age >= window_ns(o->all))
-		roll(s, o, WINDOW_HOUR, "");
-}
-
-static void try_begin(struct supervisor *s, struct one *o)
-{
-	const struct window_gap none = no_gap(o);
-
-	if (begin(s, o, o->follows ? &none : NULL) == -EAGAIN)
-		o->check_ns = now_ns() + TICK_NS;
-}
-
-/* Whether the pins are others than those that we have open: an entry's epoch is its own. */
-static bool is_replaced(const struct one *o, const struct attach_check *c)
-{
-	return !o->a.parent && o->guard && c->readable && o->at.seen.epoch && c->counters.epoch != o->at.seen.epoch;
-}
-
-static struct stat pins_of(const struct one *o)
-{
-	char pins[PATH_MAX];
-
-	snprintf(pins, sizeof pins, "%.200s/%.47s", attachment_pins, o->a.id);
-	return look_at(pins);
-}
-
-/*
- * Whether all is as it was when all of it was looked at and found in force, as far as a few questions can tell: the cgroup is
- * the same, no pin has come or gone, our programs are in force on it, and its entry says what it said.
- */
-static bool is_as_it_was(const struct one *o)
-{
-	const struct attached *all = o->all;
-	_cleanup_fd_ int fd = -1;
-	char path[PATH_MAX + 256];
-	struct weir_sandbox sb;
-	struct stat st, pins;
-	struct err e;
-
-	if (!o->looked || o->problem_count || o->state != ATTACH_IN_FORCE || !o->guard || now_ns() >= o->full_ns)
-		return false;
-	snprintf(path, sizeof path, "%s%s", all->roots.cgroup2, o->a.target.path);
-	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &st) < 0 || st.st_ino != o->a.target.id)
-		return false;
-	pins = pins_of(o);
-	if (!same_file(&pins, &o->pins) || guard_verify(o->guard, fd, &e) < 0)
-		return false;
-	if (o->a.parent)
-		return guard_get_unknown(o->guard, &sb) == o->a.unknown_passes;
-	return guard_get_generation(o->guard, 0) == o->a.generation &&
-	       guard_get_sandbox(o->guard, o->a.target.id, &sb, &e) == 0 && sb.epoch == o->at.seen.epoch &&
-	       sb.policy == o->at.seen.policy && sb.flags == o->at.seen.flags;
-}
-
-/* All of it. What is found is told, and remembered for the quick looks that follow. */
-static void check_fully(struct supervisor *s, struct one *o)
-{
-	struct attached *all = o->all;
-	struct attach_check *c = all->check;
-
-	o->full_ns = now_ns() + FULL_NS;
-	o->pins = pins_of(o);
-	attach_check(&o->a, c);
-	if (o->mine && is_replaced(o, c)) {
-		end(s, o, WINDOW_DETACHED, "it was put there anew");
-		start_anew(o);
-		try_begin(s, o);
-	}
-	if (o->mine) {
-		tell_drift(s, o, c);
-		open_guard(o); /* of one that was damaged and is whole again */
-	}
-	all->clear_now = all->clear_now || (!is_gone(o) && (c->state == ATTACH_GONE || c->state == ATTACH_RECREATED));
-	remember_problems(o, c);
-}
-
-static void check(struct supervisor *s, struct one *o)
-{
-	struct attached *all = o->all;
-	struct stat now = file_of(o);
-
-	o->check_ns = now_ns() + (is_gone(o) ? CHECK_GONE_NS : CHECK_NS);
-	if (now.st_ino && !same_file(&now, &o->file))
-		reread(s, o);
-	/* A window first: what is found now belongs in its record. */
-	if (writes(all) && !o->mine && !is_gone(o))
-		try_begin(s, o);
-	if (!is_as_it_was(o))
-		check_fully(s, o);
-	if (!writes(all) || !o->mine)
-		return;
-	check_window(s, o);
-	close_if_scarce(o);
 }
 
 /* ---- who writes ---- */
@@ -638,7 +177,7 @@ static void take_lock(struct attached *all)
 	char path[PATH_MAX];
 	struct err e;
 
-	all->lock_ns = now_ns() + CHECK_NS;
+	all->lock_ns = now_ns() + LOCK_NS;
 	snprintf(path, sizeof path, "%.200s/drain", attachment_dir);
 	/* The directory is made by whoever attaches first. */
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -673,7 +212,7 @@ static void drop_lock(struct attached *all)
 {
 	struct one *o;
 
-	TAILQ_FOREACH (o, &all->list, link)
+	for (o = TAILQ_FIRST(&all->list); o; o = TAILQ_NEXT(o, link))
 		o->slot = NULL;
 	all->progress = progress_close(all->progress);
 	cleanup_fdp(&all->drain_fd);
@@ -682,17 +221,21 @@ static void drop_lock(struct attached *all)
 
 /* ---- what is due ---- */
 
+/* The lock is held by who calls. */
 static void last(void *ctx, const struct attachment *a)
 {
 	struct attached *all = ctx;
 	struct one *o = find(all, a->id);
 
-	if (!o)
-		return;
-	/* It came and went between two looks: its events have a record all the same, but for the lock, which is held by now. */
-	if (!o->mine)
-		open_guard(o);
-	end(all->s, o, WINDOW_REMOVED, "");
+	/* It may have come and gone between two looks. */
+	if (!o) {
+		add(all, a->id);
+		o = find(all, a->id);
+	}
+	if (o && !o->mine)
+		(void)one_begin_locked(all->s, o, NULL);
+	if (o && o->mine)
+		one_end_removed(all->s, o);
 }
 
 static void clear_up(struct attached *all)
@@ -701,7 +244,8 @@ static void clear_up(struct attached *all)
 	int rc;
 
 	all->clear_now = false;
-	all->clear_ns = now_ns() + CLEAR_NS;
+	all->cleared_ns = now_ns();
+	all->clear_ns = all->cleared_ns + CLEAR_NS;
 	rc = attach_clear_up(last, all, &e);
 	if (rc < 0)
 		log_error("what is left of cgroups that are gone can't be cleared up: %s", e.msg);
@@ -724,11 +268,11 @@ static void refresh_some(struct attached *all)
 		if (lock < 0 && attachment_lock(0, &lock, &e) < 0)
 			return;
 		/* Somebody has just swapped the policy: its file is read first, in its turn. */
-		now = file_of(o);
+		now = one_file(o);
 		if (!same_file(&now, &o->file))
 			o->check_ns = 0;
 		else
-			renew_policy(o, false);
+			one_renew_policy(o, false);
 		if (++done == REFRESH_A_TICK)
 			return;
 	}
@@ -748,7 +292,7 @@ static void check_due(struct attached *all)
 			o->check_ns = now;
 		if (o->check_ns > now && !all->recheck)
 			continue;
-		check(all->s, o);
+		one_check(all->s, o);
 		/* To the end, so that none waits for ever while the first are due again. */
 		TAILQ_REMOVE(&all->list, o, link);
 		TAILQ_INSERT_TAIL(&all->list, o, link);
@@ -766,18 +310,18 @@ void attached_tick(struct supervisor *s)
 	if (!all || now < all->tick_ns)
 		return;
 	all->tick_ns = now + TICK_NS;
-	dir = look_at(attachment_dir);
+	dir = attached_stat(attachment_dir);
 	if (!same_file(&dir, &all->dir) || now >= all->scan_ns)
 		scan(all);
-	if (writes(all) && !lock_is_there(all))
+	if (attached_writes(all) && !lock_is_there(all))
 		drop_lock(all);
-	if (!writes(all) && now >= all->lock_ns && dir.st_ino)
+	if (!attached_writes(all) && now >= all->lock_ns && dir.st_ino)
 		take_lock(all);
 	check_due(all);
-	if (!writes(all))
+	if (!attached_writes(all))
 		return;
 	refresh_some(all);
-	if (all->clear_now || now >= all->clear_ns)
+	if ((all->clear_now && now >= all->cleared_ns + CLEAR_LEAST_NS) || now >= all->clear_ns)
 		clear_up(all);
 }
 
@@ -792,7 +336,7 @@ void attached_refresh(struct supervisor *s)
 
 	if (!s->attached)
 		return;
-	TAILQ_FOREACH (o, &s->attached->list, link)
+	for (o = TAILQ_FIRST(&s->attached->list); o; o = TAILQ_NEXT(o, link))
 		o->stale = o->policy.policy != NULL;
 }
 
@@ -819,9 +363,9 @@ bool attached_problem(const struct supervisor *s, char *ret, size_t size)
 		if (o->looked && (o->state == ATTACH_IN_FORCE || o->state == ATTACH_GONE))
 			continue;
 		if (!o->looked)
-			snprintf(ret, size, "%s (%s) has not been looked at yet", o->a.id, short_path(o));
+			snprintf(ret, size, "%s (%s) has not been looked at yet", o->a.id, one_path(o));
 		else
-			snprintf(ret, size, "%s (%s) is not in force: %s%s%.100s", o->a.id, short_path(o),
+			snprintf(ret, size, "%s (%s) is not in force: %s%s%.100s", o->a.id, one_path(o),
 				 attach_state_names[o->state], o->problem_count ? ": " : "",
 				 o->problem_count ? o->problems[0].text : "");
 		return true;
@@ -847,7 +391,7 @@ static void on_rings(struct supervisor *s, struct source *src, uint32_t events)
 		struct one *o = ready[i].data.ptr;
 
 		if (o->mine)
-			window_drain(s, o, BUDGET);
+			window_drain(s, o, ATTACHED_BUDGET);
 	}
 }
 
@@ -873,7 +417,8 @@ static unsigned guards_max(const struct supervisor *s)
 
 	if (getrlimit(RLIMIT_NOFILE, &r) < 0 || r.rlim_cur <= taken)
 		return 0;
-	return r.rlim_cur - taken > (rlim_t)ATTACHED_MAX * GUARD_FDS ? ATTACHED_MAX : (unsigned)((r.rlim_cur - taken) / GUARD_FDS);
+	return r.rlim_cur - taken > (rlim_t)ATTACHED_MAX * GUARD_FDS ? ATTACHED_MAX
+								     : (unsigned)((r.rlim_cur - taken) / GUARD_FDS);
 }
 
 int attached_open(struct supervisor *s, struct err *e)
@@ -889,7 +434,7 @@ int attached_open(struct supervisor *s, struct err *e)
 	all->drain_fd = -1;
 	all->guards_max = guards_max(s);
 	all->window_s = s->config.window_s;
-	all->clear_ns = now_ns() + CHECK_NS;
+	all->clear_ns = now_ns() + LOCK_NS;
 	all->recheck = true;
 	all->rings = (struct source){.fn = on_rings, .fd = epoll_create1(EPOLL_CLOEXEC)};
 	all->check = calloc(1, sizeof *all->check);
@@ -911,10 +456,10 @@ void attached_close(struct supervisor *s)
 	if (!all)
 		return;
 	while ((o = TAILQ_FIRST(&all->list))) {
-		if (s->notes && writes(all)) {
+		if (s->notes && attached_writes(all)) {
 			if (notes_behind(s))
 				notes_flush(s);
-			end(s, o, WINDOW_STOPPED, "");
+			one_end(s, o, WINDOW_STOPPED, "");
 		}
 		o->slot = NULL; /* what is in it is the next service's */
 		forget(o);

@@ -32,11 +32,11 @@ struct one {
 	uint64_t full_ns;    /* .. and when at all of it, whatever a quick look says */
 	struct stat pins;    /* of its pin directory, when all was looked at */
 
-	struct guard *guard;	  /* NULL: not open now */
-	bool in_rings;		  /* .. and its ring wakes us */
-	struct inforce policy;	  /* not of a parent, nor when it can't be read */
-	struct remembered names;  /* its policies, by generation */
-	bool stale;		  /* the host's addresses have changed since */
+	struct guard *guard;	   /* NULL: not open now */
+	bool in_rings;		   /* .. and its ring wakes us */
+	struct inforce policy;	   /* not of a parent, nor when it can't be read */
+	struct remembered names;   /* its policies, by generation */
+	bool stale;		   /* the host's addresses have changed since */
 	struct weir_event *parked; /* judged by a policy that the file does not know yet */
 	unsigned parked_count;
 	uint64_t parked_ns;
@@ -60,6 +60,28 @@ struct one {
 
 TAILQ_HEAD(one_list, one);
 
+struct attached {
+	struct supervisor *s;
+	struct one_list list;
+	unsigned count, open_guards, guards_max;
+	struct source rings; /* an epoll set of its own: one switch for all of them */
+	bool rings_off;
+	int drain_fd; /* the lock; -1: somebody else writes, or there is nothing to write */
+	struct progress *progress;
+	struct attach_check *check; /* too large for the stack */
+	struct target_roots roots;
+	char room[256]; /* of theirs */
+
+	struct stat dir; /* when it was read */
+	uint64_t tick_ns, scan_ns, lock_ns, clear_ns, cleared_ns;
+	bool clear_now, recheck;
+	unsigned broken; /* directories that can't be read */
+	char broken_text[256];
+	unsigned window_s;
+};
+
+#define ATTACHED_BUDGET 256 /* events of one attachment in a turn */
+
 /* ---- window.c: the record ---- */
 
 /* Why a window begins now, if it is not the first that this service has seen begin. */
@@ -81,7 +103,27 @@ void window_drift(struct supervisor *s, const struct one *o, const char *name, c
 /* Reads the counters and puts them where the next service finds them. */
 void window_look(struct supervisor *s, struct one *o);
 
+/* ---- attached_one.c ---- */
+/* Whatever is due: its file, its window, whether it holds. */
+void one_check(struct supervisor *s, struct one *o);
+/* Its next window. Under the lock of attachments. */
+int one_begin_locked(struct supervisor *s, struct one *o, const struct window_gap *follows);
+/* The end of its record, for now, and of its guard here. */
+void one_end(struct supervisor *s, struct one *o, enum window_end why, const char *detail);
+/* .. of one whose cgroup is gone. */
+void one_end_removed(struct supervisor *s, struct one *o);
+/*
+ * Compiles its policy anew. Under the lock, and `o->a` is what the file says: nobody replaces the policy meanwhile. The first
+ * time what is in force was compiled by another process, at another time.
+ */
+void one_renew_policy(struct one *o, bool first);
+void one_close(struct one *o);
+struct stat one_file(const struct one *o); /* of attachment.json, now */
+const char *one_path(const struct one *o); /* of its cgroup, short */
+
 /* ---- attached.c ---- */
+bool attached_writes(const struct attached *all);
+struct stat attached_stat(const char *path); /* zeros: it is not there */
 int attached_open(struct supervisor *s, struct err *e);
 /* Ends every window, and leaves what is in force alone. */
 void attached_close(struct supervisor *s);

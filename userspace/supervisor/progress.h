@@ -16,12 +16,12 @@ struct progress;
 struct progress_slot;
 
 struct progress_at {
-	uint64_t wall_ns;  /* CLOCK_REALTIME when it was looked at last */
-	uint64_t began_ns; /* likewise, the window's beginning */
-	uint32_t record;   /* the window's number */
-	uint32_t open;	   /* it has no end yet */
-	struct weir_sandbox base, seen;	   /* counters at its beginning, and when it was looked at last */
-	uint64_t base_lost, seen_lost; /* likewise events that did not fit the ring */
+	uint64_t wall_ns;		/* CLOCK_REALTIME when it was looked at last */
+	uint64_t began_ns;		/* likewise, the window's beginning */
+	uint32_t record;		/* the window's number */
+	uint32_t open;			/* it has no end yet */
+	struct weir_sandbox base, seen; /* counters at its beginning, and when it was looked at last */
+	uint64_t base_lost, seen_lost;	/* likewise events that did not fit the ring */
 };
 
 /* Of one service at a time: whoever holds ATTACHED_DIR "/drain". `path`: the file; one of another form is made anew. */

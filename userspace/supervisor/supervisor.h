@@ -47,7 +47,7 @@ struct supervisor_config {
 	unsigned pool_size;
 	bool attached;	  /* looks after policies on cgroups that others made: attached.h */
 	bool policy_only; /* .. and does nothing else: no sandboxes, so no image, cgroups or programs of its own */
-	bool single; /* one sandbox is all that will be asked for: none is built after it */
+	bool single;	  /* one sandbox is all that will be asked for: none is built after it */
 	/* 0: those of the limits table; only tests want others */
 	unsigned session_idle_s, session_life_s, call_ready_s, agent_idle_s, agents_called, window_s;
 	enum plan_step fault, skip; /* only in builds with WEIR_TEST_HOOKS */

@@ -11,7 +11,7 @@
 #include "core/tokens.h"
 #include "supervisor/attached.h"
 
-#define FULL_PARTS 4 /* a window is full when so many parts, less one, of its flows are used */
+#define FULL_PARTS 4	 /* a window is full when so many parts, less one, of its flows are used */
 #define RING_EVENTS 4096 /* more than the ring of one holds */
 
 static uint64_t wall_ns(void)
@@ -37,10 +37,15 @@ static void push(struct supervisor *s, struct one *o, const struct note *n)
 
 /* ---- what the kernel has counted ---- */
 
-/* False when it can't be asked: its guard is not there. */
+static bool has_moved(const struct weir_sandbox *now, const struct weir_sandbox *before)
+{
+	return now->attempts != before->attempts || now->inbound != before->inbound;
+}
+
+/* False when it can't be asked: its guard is not there. Nothing is lost where nothing was tried: that is not asked. */
 static bool read_counters(const struct one *o, struct weir_sandbox *ret, uint64_t *ret_lost)
 {
-	uint64_t stats[WEIR_STAT_COUNT];
+	uint64_t stats[WEIR_STAT_COUNT] = {[WEIR_STAT_RING_FULL] = o->at.seen_lost};
 	struct weir_sandbox now = {0};
 	struct err e;
 
@@ -50,7 +55,7 @@ static bool read_counters(const struct one *o, struct weir_sandbox *ret, uint64_
 		(void)guard_get_unknown(o->guard, &now);
 	else if (guard_get_sandbox(o->guard, o->a.target.id, &now, &e) < 0)
 		return false;
-	if (guard_stats(o->guard, stats, &e) < 0)
+	if (has_moved(&now, &o->at.seen) && guard_stats(o->guard, stats, &e) < 0)
 		return false;
 	*ret = now;
 	*ret_lost = stats[WEIR_STAT_RING_FULL];
@@ -315,8 +320,9 @@ static void put_gap(struct supervisor *s, struct one *o, const struct window_gap
 	n.undrained.ring_lost = since(o->at.seen_lost, before->seen_lost);
 	n.undrained.unfinished = gap->known && before->open ? before->record : 0;
 	snprintf(n.undrained.text, sizeof n.undrained.text, "%s",
-		 !gap->known && o->a.record > 1 ? "how far the record was is not known any more: sums are those since it was attached"
-		 : !gap->known			? "no service ran when it was attached"
+		 !gap->known && o->a.record > 1
+		     ? "how far the record was is not known any more: sums are those since it was attached"
+		 : !gap->known	? "no service ran when it was attached"
 		 : before->open ? "the service that wrote its events ended without a word; what it had counted is in this sum"
 				: "the service that wrote its events was stopped");
 	push(s, o, &n);
