@@ -150,6 +150,12 @@ test-agents: ## images, agents, tool calls, their way out, MCP and the SDK (root
 	@$(MAKE) --no-print-directory -j2 $(B)/weir $(B)/weir-hooks $(AGENT_PROGS)
 	@python3 tests/run.py agents
 
+.PHONY: test-attach
+test-attach: ## policies on cgroups that somebody else made: attach, detach, status, the service (root; under five minutes)
+	@deploy/install-packages build run test containers
+	@$(MAKE) --no-print-directory -j2 $(B)/weir $(B)/weir-hooks progs
+	@python3 tests/run.py --at-once 2 attach
+
 .PHONY: test-containers
 test-containers: ## containers, pods, hooks and manifests (root; under four minutes)
 	@deploy/install-packages build run test containers
@@ -163,6 +169,13 @@ test-vm: ## the core on a stock kernel under emulation: KERNEL=6.1 (default), 6.
 	@$(MAKE) --no-print-directory -j2 $(B)/weir $(B)/weir-hooks $(B)/bpf/test_rules $(B)/bpf/test_judge $(CONTAINER_PROGS)
 	@tests/vm/fetch $(KERNEL)
 	@tests/vm/run --kernel $(KERNEL) --timeout 900 -- env WEIR_SLOW=12 MUST_WORK=$(MUST_WORK) /usr/bin/python3 tests/run.py guest
+
+.PHONY: test-vm-long
+test-vm-long: ## more on that kernel: guards of attachments, the canary, units under a real systemd (minutes)
+	@deploy/install-packages build run test containers vm
+	@$(MAKE) --no-print-directory -j2 $(B)/weir $(B)/weir-hooks $(B)/bpf/test_attached $(B)/bpf/test_canary
+	@tests/vm/fetch $(KERNEL)
+	@tests/vm/run --kernel $(KERNEL) --timeout 1500 -- env WEIR_SLOW=12 MUST_WORK=$(MUST_WORK) /usr/bin/python3 tests/run.py guest_long
 
 .PHONY: test-million
 test-million: $(B)/weir $(B)/bpf/test_judge ## a million random pairs twice: the kernel against user space (root), user space against the oracle

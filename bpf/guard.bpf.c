@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The one object: everything the kernel enforces for Weir. Attached once, at an instance's root cgroup; a sandbox is an
- * entry of `sandboxes`, and a cgroup below the root without one may send nothing.
+ * Everything the kernel enforces for Weir. Attached once, at an instance's root cgroup: a sandbox is an entry of `sandboxes`,
+ *and a cgroup below the root without one may send nothing. Or attached to a cgroup that somebody else made, which is one entry
+ *whole.
  *
  *	verdict.h, judge.h, carried.h, parse.h
  *				pure: also compiled into user space and the unit tests

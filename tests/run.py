@@ -5,6 +5,7 @@
   tests/run.py unit            cmocka programs under build/unit (no root)
   tests/run.py bpf api         cmocka programs under build/bpf, build/api
   tests/run.py system          tests/system/test_*.py: the real program on the real kernel (root)
+  tests/run.py attach          tests/attach: policies on cgroups that somebody else made (root)
   tests/run.py containers      tests/containers: real containers and pods, the files in deploy/ (root)
   tests/run.py -k PATTERN …    only tests whose name contains PATTERN
   tests/run.py san:unit san:api   the same programs from the sanitizer build, build/san
@@ -133,17 +134,44 @@ def run_python(folder, tally, pattern):
         print("  %6.1f s  %s" % (time.monotonic() - started, module), flush=True)
 
 
+def run_modules(folder, tally, at_once):
+    """Each module in a process of its own, some at a time: for tests that have their own /run and their own names."""
+    # The largest first: they take longest, roughly.
+    paths = sorted(glob.glob(os.path.join(TOP, "tests", folder, "test_*.py")), key=os.path.getsize, reverse=True)
+    modules = [os.path.basename(p)[:-3] for p in paths]
+
+    def one(module):
+        return subprocess.run([sys.executable, os.path.abspath(__file__), folder, "-k", module + "."],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout.decode("utf-8", "replace")
+
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        for done in concurrent.futures.as_completed([pool.submit(one, m) for m in modules]):
+            text, _, last = done.result().rstrip().rpartition("\n")
+            found = re.match(r"(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", last)
+            print(text if found else text + "\n" + last, flush=True)
+            if found:
+                tally.passed += int(found.group(1))
+                tally.failed += int(found.group(2))
+                tally.skipped += int(found.group(3) or 0)
+            else:
+                tally.add("%s: a module did not get to its end" % folder, "failed")
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("groups", nargs="+", metavar="GROUP")
     ap.add_argument("-k", dest="pattern", default="")
+    ap.add_argument("--at-once", type=int, default=1, metavar="N", help="Python modules run N at a time")
     args = ap.parse_args()
     tally = Tally()
     run_programs([g for g in args.groups if g.rpartition(":")[2] in C_GROUPS], tally, args.pattern)
     for group in args.groups:
         if group.rpartition(":")[2] not in C_GROUPS:
             print("%s:" % group, flush=True)
-            run_python(group, tally, args.pattern)
+            if args.at_once > 1:
+                run_modules(group, tally, args.at_once)
+            else:
+                run_python(group, tally, args.pattern)
     line = "%d passed, %d failed" % (tally.passed, tally.failed)
     print(line + (", %d skipped" % tally.skipped if tally.skipped else ""), flush=True)
     return 1 if tally.failed or not tally.passed else 0

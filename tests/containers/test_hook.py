@@ -4,14 +4,18 @@ import concurrent.futures
 import fcntl
 import json
 import os
+import re
+import subprocess
+import tempfile
 import unittest
 
 import boxes
 from boxes import NONE_GOT_OUT, status, until, weir_json
-from lib import TOP, WEIR
+from lib import SLOW, TOP, WEIR
 from test_attach import Case
 
 OCI = os.path.join(TOP, "deploy", "oci")
+INSTALLED = "/usr/local/bin/weir"
 ANNOTATION = "weir.dev/policy"
 STARTS, BY_PODMAN, CONTROLS = 200, 10, 100
 AT_ONCE = 4
@@ -45,18 +49,21 @@ class Hook(Case):
         denied = {self.ways.denied_address, self.ways.denied6}
         return [p for p in self.host.net.arrived() if p.to in denied]
 
-    def hooks_folder(self):
+    def hooks_folder(self, program=WEIR):
         """What deploy/oci has for Podman, with this tree's program."""
-        folder = self.host.dir + "/hooks"
-        os.makedirs(folder, exist_ok=True)
+        folder = tempfile.mkdtemp(prefix="hooks-", dir=self.host.dir)
         for name in os.listdir(OCI):
             if name.endswith(".json"):
-                with open(os.path.join(OCI, name)) as f:
-                    document = json.load(f)
-                document["hook"]["path"] = WEIR
-                with open(os.path.join(folder, name), "w") as f:
-                    json.dump(document, f)
+                with open(os.path.join(OCI, name)) as shipped, open(os.path.join(folder, name), "w") as f:
+                    f.write(shipped.read().replace(INSTALLED, program))
         return folder
+
+    def podman_run(self, label, *options, policy="tool-call", prefix=()):
+        """One start by Podman, `options` before its "run": CompletedProcess."""
+        command = ["nsenter", "--net=" + self.host.netns, "--", *prefix, *self.host.command, *options, "run", "--rm", *self.host.options(self.host.name()), "--annotation",
+                   "%s=%s" % (ANNOTATION, policy), "--rootfs", self.host.root, "/bin/probe", *self.tell(label)]  # fmt: skip
+        return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60 * SLOW, text=True, cwd=self.host.dir + "/cwd",
+                              env=dict(os.environ, CONTAINERS_CONF=self.host.dir + "/containers.conf"))  # fmt: skip
 
     def own(self):
         """What there is of attachments, but for the memory of those whose cgroup is gone."""
@@ -74,13 +81,9 @@ class Starts(Hook):
         by_podman = ["podman-%d" % i for i in range(BY_PODMAN)]
         folder = self.hooks_folder()
 
-        def start_podman(label):
-            return self.host.podman_done("--hooks-dir", folder, "run", "--rm", *self.host.options(self.host.name()), "--annotation", ANNOTATION + "=tool-call",
-                                         "--rootfs", self.host.root, "/bin/probe", *self.tell(label))
-
         self.packets()
         done = self.in_parallel(lambda label: self.start(label, hook("create")), labels)
-        done.update(self.in_parallel(start_podman, by_podman))
+        done.update(self.in_parallel(lambda label: self.podman_run(label, "--hooks-dir", folder), by_podman))
         for label, d in done.items():
             self.assertEqual(d.returncode, NONE_GOT_OUT, (label, d))
         self.assertEqual(len(done), STARTS)
@@ -112,14 +115,38 @@ class Starts(Hook):
         self.assertEqual(done.returncode, 0, done)
 
 
+    def test_the_directory_that_podman_reads(self):
+        """Installed as the documentation says, with no --hooks-dir: the policy is there, and a name that means nothing stops the container."""
+        with open(os.path.join(OCI, "README.md")) as f:
+            read = re.search(r"install -D -m 644 -t (\S+) \S*weir.json", f.read()).group(1)
+        script = """set -e; at=$0 from=$1; shift
+            cp -a /usr/share/containers "$from"; mount --bind "$from/containers" /usr/share/containers; mount -t tmpfs none /etc/containers
+            mkdir -p "$at"; cp "$from"/*.json "$at"; exec "$@" """
+
+        def start(label, policy):
+            return self.podman_run(label, policy=policy, prefix=["unshare", "--mount", "--propagation", "private", "--", "sh", "-c", script, read, self.hooks_folder()])
+
+        self.packets()
+        done = start("default-directory", "tool-call")
+        self.assertEqual(done.returncode, NONE_GOT_OUT, done)
+        done = start("proof", "nosuch")
+        self.assertNotIn(done.returncode, (0, NONE_GOT_OUT, 43), done)
+        self.assertIn('there is no policy "nosuch"', done.stderr)
+        self.assertEqual(self.packets(), [])
+        self.assertFalse({"default-directory", "proof"} & self.host.labels_heard())
+
+
 class Broken(Hook):
     """A hook that does not do its work stops the container: 0 of 5 start, each kind."""
 
     def none_starts(self, kind, create, said="", annotations=None, prefix=()):
+        self.none_of(kind, lambda label: self.start(label, create, annotations, prefix=prefix), said)
+
+    def none_of(self, kind, start, said):
         labels = ["%s-%d" % (kind, i) for i in range(5)]
         broken = self.broken()
         self.packets()
-        done = self.in_parallel(lambda label: self.start(label, create, annotations, prefix=prefix), labels)
+        done = self.in_parallel(start, labels)
         for label, d in done.items():
             self.assertNotIn(d.returncode, (0, NONE_GOT_OUT, 43), (label, d))
             self.assertEqual(d.stdout, "", (label, d))
@@ -131,6 +158,22 @@ class Broken(Hook):
 
     def test_binary_missing(self):
         self.none_starts("missing", hook("create", path="/nonexistent/weir"), "no such file")
+
+    def test_binary_missing_for_podman(self):
+        folder = self.hooks_folder("/nonexistent/weir")
+        self.none_of("missing-podman", lambda label: self.podman_run(label, "--hooks-dir", folder), "/nonexistent/weir")
+
+    def test_podman_passes_over_a_path_that_is_missing(self):
+        """Why the shipped file goes through a shell: with the program itself as the path, the container starts without a policy."""
+        folder = self.hooks_folder("/nonexistent/weir")
+        with open(folder + "/weir.json") as f:
+            document = json.load(f)
+        document["hook"] = hook("create", path="/nonexistent/weir")
+        with open(folder + "/weir.json", "w") as f:
+            json.dump(document, f)
+        done = self.podman_run("passed-over", "--hooks-dir", folder)
+        self.assertEqual(done.returncode, 0, done)
+        until(lambda: "passed-over" in self.host.labels_heard(), 3, "heard")
 
     def test_no_label_where_one_is_needed(self):
         self.none_starts("no-label", hook("create"), ANNOTATION, annotations={})

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """deploy/systemd: systemd's own verifier takes the units, what they call exists, and what they keep of root is enough for what they do.
 
-No systemd runs these here: that is what tests/guest is for, where one can be started."""
+No systemd runs these here: that is what tests/guest_long is for, where one can be started."""
 import configparser
 import glob
 import os

@@ -187,15 +187,31 @@ static void test_others(void **state)
 static void test_parent(void **state)
 {
 	struct store *s = open_store(BIG);
-	struct note n = a_target();
-	json_t *run;
+	struct note n = a_target(), who = note(NOTE_CGROUP, RUN);
+	struct note known = event(RUN, key(8, 53, WEIR_DENY), "", 0);
+	struct note gone = event(RUN, key(9, 53, WEIR_DENY), "", 0);
+	json_t *run, *events;
 
 	(void)state;
 	n.target.parent = n.target.passes = 1;
 	assert_int_equal(put(s, note(NOTE_RUN_BEGIN, RUN)), 0);
 	assert_int_equal(put(s, n), 0);
+	who.cgroup.id = known.event.key.cgroup;
+	snprintf(who.cgroup.path, sizeof who.cgroup.path, "/all/x\033[2J");
+	assert_int_equal(put(s, who), 0);
+	assert_int_equal(put(s, known), 0);
+	gone.event.key.cgroup = known.event.key.cgroup + 1;
+	assert_int_equal(put(s, gone), 0);
+	memset(who.cgroup.path, 'x', sizeof who.cgroup.path);
+	assert_string_equal(record_note_problem(&who), "cgroup.path");
 	run = run_json(s, RUN, false);
 	assert_text(get(run, "target"), "unknown", "allow");
+	/* Who it was, by path and number. */
+	events = get(run, "events");
+	assert_text(json_array_get(events, 0), "cgroup", "/all/x\\x1b[2J");
+	assert_int_equal(number(json_array_get(events, 0), "cgroup_id"), known.event.key.cgroup);
+	assert_text(json_array_get(events, 1), "cgroup", "");
+	assert_int_equal(number(json_array_get(events, 1), "cgroup_id"), gone.event.key.cgroup);
 	json_decref(run);
 	store_free(s);
 }

@@ -4,11 +4,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,6 +24,10 @@
 
 #define VERIFY_MAX 4096 /* cgroups below the target that are asked; what is born later inherits, as these did */
 #define VERIFY_DEPTH 32
+#define BPFFS "/sys/fs/bpf"
+/* Weaknesses that are found anew each time, and those that are about a filter or limits. */
+#define ONCE (1u << WEAK_EMPTY | 1u << WEAK_UNPROVEN | 1u << WEAK_REWRITE)
+#define FILTERS (1u << WEAK_SECCOMP | 1u << WEAK_LIMITS | 1u << WEAK_LISTEN)
 
 const char *const attach_state_names[ATTACH_STATES] = {"in force", "drift", "recreated", "gone"};
 
@@ -45,7 +52,8 @@ struct making {
 	struct attachment *a; /* of ret */
 	struct target_roots roots;
 	char room[256];
-	struct target t; /* open */
+	struct target t;	      /* open */
+	struct coverage_found beside; /* of a pod in which a container is being created: what runs there */
 	struct inforce policy;
 	struct attachment_list list;
 	const struct attachment *same; /* what this cgroup has already, and in good order: its policy is swapped */
@@ -119,9 +127,32 @@ static int check_path(const struct target *t, struct err *e)
 	return 0;
 }
 
+/*
+ * The guard mounts a bpffs when there is none. In a mount namespace that is not the host's it would go with that, and the
+ * policy with it. What the kernel's own threads have is the host's.
+ */
+static int check_pins(struct err *e)
+{
+	struct stat own, host;
+	struct statfs fs;
+
+	if (statfs(BPFFS, &fs) == 0 && fs.f_type == BPF_FS_MAGIC)
+		return 0;
+	if (stat("/proc/self/ns/mnt", &own) == 0 && stat("/proc/1/ns/mnt", &host) == 0 && own.st_dev == host.st_dev &&
+	    own.st_ino == host.st_ino)
+		return 0;
+	return err_set(e, ENOTSUP, ATTACH_LAYER,
+		       BPFFS " is no bpf file system here, and this is not the host's mount namespace: what is pinned in one "
+			     "of its own would go with it. Mount the host's: -v " BPFFS ":" BPFFS
+			     " in a container (hostPath " BPFFS " in a pod), or mount -t bpf bpf " BPFFS " on the host");
+}
+
 static int find_target(struct making *m, struct err *e)
 {
-	int rc = target_host_roots(&m->roots, m->room, e);
+	int rc = check_pins(e);
+
+	if (rc == 0)
+		rc = target_host_roots(&m->roots, m->room, e);
 
 	if (rc == 0)
 		rc = target_find(&m->t, m->r->kind, m->r->ref, &m->roots, e);
@@ -139,7 +170,17 @@ static int find_target(struct making *m, struct err *e)
 /* An own network namespace has a loopback of its own; the host's is the host's. */
 static int check_loopback(const struct making *m, struct err *e)
 {
-	if (m->policy.policy->loopback != WEIR_LOOPBACK_SELF || !m->ret->seen.host_network)
+	const uint32_t weak = m->a->found.weak;
+
+	if (m->policy.policy->loopback != WEIR_LOOPBACK_SELF)
+		return 0;
+	if (weak & 1u << WEAK_EMPTY)
+		return err_set(e, ENOTSUP, "--policy",
+			       "\"loopback\": \"self\" is for those whose loopback is their own, and nothing runs in %.200s "
+			       "yet, so that what starts there may be in the host's network namespace: attach when it runs, or "
+			       "leave it out, and write rules for 127.0.0.0/8 and ::1",
+			       m->t.path);
+	if (!m->ret->seen.host_network && !(weak & 1u << WEAK_HOST_NETWORK))
 		return 0;
 	return err_set(e, ENOTSUP, "--policy",
 		       "\"loopback\": \"self\" is for those whose loopback is their own, and %.200s is in the host's network "
@@ -147,20 +188,76 @@ static int check_loopback(const struct making *m, struct err *e)
 		       m->t.path);
 }
 
+/* Those of `bits` that `more` has, with their details. */
+static void join(struct coverage_found *f, const struct coverage_found *more, uint32_t bits)
+{
+	for (unsigned w = 0; w < WEAKNESSES; w++)
+		if (more->weak & bits & 1u << w)
+			coverage_add(f, (enum weakness)w, "%s", more->detail[w]);
+}
+
+/* A container that is being created may not be the first of its pod, and the policy is on all of that. */
+static int look_beside(struct making *m, struct err *e)
+{
+	struct inspection *seen = &m->ret->seen, beside = {0};
+	int rc;
+
+	if (!m->t.workload.pod[0] || m->t.workload.container[0])
+		return 0;
+	rc = inspect_beside(&m->t, atoi(m->r->ref), m->policy.policy, m->policy.image, &beside, e);
+	if (rc < 0)
+		return rc;
+	m->beside = beside.found;
+	join(&m->a->found, &beside.found, ~(ONCE | FILTERS));
+	seen->host_network |= beside.host_network;
+	seen->processes += beside.processes;
+	seen->sockets = TAKE_PTR(beside.sockets);
+	seen->socket_count = beside.socket_count;
+	seen->sockets_beyond = beside.sockets_beyond;
+	inspection_clear(&beside);
+	return 0;
+}
+
+/* A parent judges nobody, but what runs below it may get around what it denies. */
 static int look_inside(struct making *m, struct err *e)
 {
 	struct inspection *seen = &m->ret->seen;
-	int rc;
+	int rc = m->r->bundle ? inspect_bundle(m->r->bundle, m->policy.policy, seen, e)
+			      : inspect_target(&m->t, m->policy.policy, m->policy.image, seen, e);
 
-	/* A parent judges nobody: those below it are looked at when they get a policy. */
-	if (m->a->parent)
-		return 0;
-	rc = m->r->bundle ? inspect_bundle(m->r->bundle, m->policy.policy, seen, e)
-			  : inspect_target(&m->t, m->policy.policy, m->policy.image, seen, e);
 	if (rc < 0)
 		return rc;
 	m->a->found = seen->found;
-	return check_loopback(m, e);
+	if (m->a->parent) {
+		m->a->found.weak &= ~(1u << WEAK_EMPTY); /* as it may well be: what comes is unknown */
+		inspection_clear(seen);
+		return 0;
+	}
+	if (m->r->bundle)
+		rc = look_beside(m, e);
+	return rc == 0 ? check_loopback(m, e) : rc;
+}
+
+/*
+ * What the pod's other containers were found to be when they were created is in its record: of those that run a filter can't be
+ * seen, and those that were looked at were looked at whole. Of others nobody knows but that they run.
+ */
+static void join_others(struct making *m)
+{
+	bool known = false;
+
+	if (!m->r->bundle)
+		return;
+	for (size_t i = 0; i < m->list.count; i++) {
+		const struct attachment *other = &m->list.each[i];
+
+		if (other->parent || other->target.id != m->t.id)
+			continue;
+		join(&m->a->found, &other->found, ~ONCE);
+		known = true;
+	}
+	if (!known)
+		join(&m->a->found, &m->beside, FILTERS);
 }
 
 static int prepare_request(struct making *m, struct err *e)
@@ -185,7 +282,7 @@ static int prepare_request(struct making *m, struct err *e)
 /* ---- coverage ---- */
 
 /* The worst first, each with who and what would mend it, as far as there is room. */
-static void explain(const struct coverage_found *f, enum coverage from, bool force, char *ret, size_t size)
+static void explain(const struct coverage_found *f, enum coverage from, char *ret, size_t size)
 {
 	size_t used = 0;
 
@@ -197,10 +294,9 @@ static void explain(const struct coverage_found *f, enum coverage from, bool for
 
 			if (!(f->weak & 1u << w) || row->grade != (enum coverage)grade)
 				continue;
-			used += (size_t)snprintf(ret + used, size - used, "%s%s%s%s%s%s%s%s", used ? " - " : "", row->text,
+			used += (size_t)snprintf(ret + used, size - used, "%s%s%s%s%s%s%s", used ? " - " : "", row->text,
 						 detail[0] ? " (" : "", detail, detail[0] ? ")" : "", row->mend ? " " : "",
-						 row->mend ? row->mend : "",
-						 row->forceable && !force && grade == COVERAGE_REFUSED ? " (or --force)" : "");
+						 row->mend ? row->mend : "");
 		}
 }
 
@@ -210,12 +306,15 @@ static int check_coverage(struct making *m, struct err *e)
 	char why[900];
 
 	a->coverage = coverage_grade(&a->found, m->r->force);
+	/* A parent holds back what has no policy, whatever else is below it: that gets a grade of its own, or none. */
+	if (a->parent && a->coverage == COVERAGE_REFUSED)
+		a->coverage = COVERAGE_PARTIAL;
 	if (a->coverage == COVERAGE_REFUSED) {
-		explain(&a->found, COVERAGE_REFUSED, m->r->force, why, sizeof why);
+		explain(&a->found, COVERAGE_REFUSED, why, sizeof why);
 		return err_set(e, EPERM, "coverage", "refused: %s", why);
 	}
 	if (a->coverage == COVERAGE_PARTIAL && m->r->require_full) {
-		explain(&a->found, COVERAGE_PARTIAL, m->r->force, why, sizeof why);
+		explain(&a->found, COVERAGE_PARTIAL, why, sizeof why);
 		return err_set(e, EPERM, "coverage", "partial, and full was asked for: %s", why);
 	}
 	return 0;
@@ -545,6 +644,7 @@ static int make_again(struct making *m, struct err *e)
 static int undo_swap(struct making *m, struct err *e)
 {
 	struct err why = {0};
+	bool back = false;
 	int rc = 0;
 
 	if (m->a->parent)
@@ -552,12 +652,17 @@ static int undo_swap(struct making *m, struct err *e)
 	else
 		rc = inforce_apply(&m->old_policy, m->g, 0, &why);
 	if (rc == 0) {
+		back = true;
 		m->old->generation = m->old_policy.generation;
 		rc = attachment_save(m->old, m->old_policy.text, m->old_policy.text_len, &why);
 	}
-	return rc == 0 ? 0
-		       : err_set(e, EIO, ATTACH_LAYER,
-				 "the new policy is in force, and not in order; the old one can't be put back: %s", why.msg);
+	if (rc == 0)
+		return 0;
+	if (back)
+		return err_set(e, EIO, ATTACH_LAYER, "the old policy is in force again, but that can't be written down: %s",
+			       why.msg);
+	return err_set(e, EIO, ATTACH_LAYER, "the new policy is in force, and not in order; the old one can't be put back: %s",
+		       why.msg);
 }
 
 /* ---- which of both ---- */
@@ -588,6 +693,7 @@ static int find_same(struct making *m, struct err *e)
 	for (size_t i = 0; rc == 0 && i < m->list.count; i++) {
 		const struct attachment *other = &m->list.each[i];
 
+		/* Whatever state it is in, for check_other() it is there. */
 		if (other->parent != m->a->parent || other->target.id != m->t.id || other->gone_ns)
 			continue;
 		rc = check_other(m, other, e);
@@ -633,8 +739,10 @@ static int lock_and_look(struct making *m, struct err *e)
 		rc = find_same(m, e);
 	if (rc == 0 && !m->same)
 		rc = check_room(m, e);
-	if (rc == 0)
+	if (rc == 0) {
+		join_others(m);
 		rc = look_around(m, e);
+	}
 	attach_step("looked around");
 	return rc;
 }

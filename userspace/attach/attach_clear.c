@@ -110,11 +110,23 @@ static void remove_dirs(void)
 		return;
 	snprintf(path, sizeof path, "%s/drain", attachment_dir);
 	unlink(path);
-	snprintf(path, sizeof path, "%s/making", attachment_dir);
+	snprintf(path, sizeof path, "%s/drained", attachment_dir);
 	unlink(path);
+	snprintf(path, sizeof path, "%s/making", attachment_dir);
+	if (!attachment_being_made())
+		unlink(path);
 	snprintf(path, sizeof path, "%s/lock", attachment_dir);
 	unlink(path);
 	rmdir(attachment_dir);
+}
+
+/* Somebody has loaded programs, and waits for the lock to attach them: it begins after this, and needs its pins. */
+static bool is_beginning(const char *id)
+{
+	char pins[PATH_MAX];
+
+	attach_pin_dir(pins, id);
+	return attachment_being_made() && guardpins_exist(pins) && !guardpins_cgroup(pins);
 }
 
 /* Parents first: a child whose own programs went before would be unknown to them for a moment. */
@@ -131,6 +143,8 @@ static int take_off_all(const struct attachment_list *l, unsigned *ret_count, st
 			rc = rc == 0 ? one : rc;
 		}
 	for (size_t i = 0; i < l->broken_count; i++) {
+		if (is_beginning(l->broken[i].id))
+			continue;
 		one = take_off_id(l, l->broken[i].id, rc == 0 ? e : NULL);
 		*ret_count += one == 0;
 		rc = rc == 0 ? one : rc;

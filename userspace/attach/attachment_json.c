@@ -63,8 +63,13 @@ static const struct member policy_members[] = {
 };
 
 static const struct member canary_members[] = {
-    {"proven", FLAG, OF(canary.proven)}, {"attempts", UINT, OF(canary.attempts)}, {"denied", UINT, OF(canary.denied)},
-    {"leaf", TEXT, OF(canary.leaf)},	 {"why", TEXT, OF(canary.why)},		  {0},
+    {"proven", FLAG, OF(canary.proven)},
+    {"attempts", UINT, OF(canary.attempts)},
+    {"denied", UINT, OF(canary.denied)},
+    {"would_deny", UINT, OF(canary.would_deny)},
+    {"leaf", TEXT, OF(canary.leaf)},
+    {"why", TEXT, OF(canary.why)},
+    {0},
 };
 
 static const struct member members[] = {

@@ -373,6 +373,8 @@ static int judge(const struct trial *x, struct canary *ret, struct err *e)
 		ret->attempts += met->sent;
 		if (t->key.verdict == WEIR_DENY)
 			ret->denied += met->sent;
+		else if (t->key.verdict == WEIR_WOULD_DENY)
+			ret->would_deny += met->sent;
 	}
 	if (wrong_once)
 		return -ENOLINK;
@@ -452,6 +454,7 @@ int canary_try(const struct target *t, struct guard *g, const struct policy_imag
 		if (rc == 0) {
 			second.attempts += first.attempts;
 			second.denied += first.denied;
+			second.would_deny += first.would_deny;
 			*ret = second;
 			return 0;
 		}

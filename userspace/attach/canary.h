@@ -18,9 +18,9 @@
 
 struct canary {
 	bool proven;
-	unsigned attempts, denied; /* of the target's counters, these are the canary's */
-	char leaf[PATH_MAX];	   /* the cgroup it was in */
-	char why[160];		   /* not proven: why */
+	unsigned attempts, denied, would_deny; /* of the target's counters, these are the canary's */
+	char leaf[PATH_MAX];		       /* the cgroup it was in */
+	char why[160];			       /* not proven: why */
 };
 
 /*

@@ -83,8 +83,9 @@ struct shared {
 	unsigned processes, resolv_tries;
 	bool host_network;
 	struct inspect_hints hints;
-	int caller; /* Weir itself can be in there: a unit that attaches as it starts. It is over when the workload runs */
-	int at;	    /* the process that is being looked at; 0: none */
+	int caller;  /* Weir itself can be in there: a unit that attaches as it starts. It is over when the workload runs */
+	int created; /* a process of a container that is being created, whose cgroup is left out; 0: none */
+	int at;	     /* the process that is being looked at; 0: none */
 };
 
 /* Mount namespaces that were looked through already. */
@@ -106,9 +107,10 @@ struct look {
 	size_t net_count;
 	struct stat above[ANCESTORS_MAX]; /* cgroup.procs of each cgroup above the target */
 	size_t above_count;
-	unsigned gone; /* processes that were listed, and over when they were looked at */
-	dev_t pins;    /* the file system that Weir's pins are on */
-	char *buf;     /* STATUS_BYTES */
+	unsigned gone;		/* processes that were listed, and over when they were looked at */
+	dev_t pins;		/* the file system that Weir's pins are on */
+	char *buf;		/* STATUS_BYTES */
+	char created[PATH_MAX]; /* the cgroup of to->created; "" */
 };
 
 /* One thread: each has rights and namespaces of its own, and the first one may be over while others go on. */
@@ -752,12 +754,37 @@ static int look_at_threads(struct look *l, int pid)
 	return live;
 }
 
+/* With one that is being created: it, and the runtime's own process for each container, directly in the pod's cgroup. */
+static bool is_left_out(const struct look *l, const char *cgroup)
+{
+	size_t n = strlen(l->t->path);
+	struct workload w;
+
+	if (!l->created[0])
+		return false;
+	if (is_within(cgroup, l->created))
+		return true;
+	if (!is_within(cgroup, l->t->path) || !cgroup[n] || strchr(cgroup + n + 1, '/'))
+		return false;
+	workload_of_path(cgroup, &w);
+	return w.monitor;
+}
+
+static int find_created(void *ctx, int pid, const char *cgroup)
+{
+	struct look *l = ctx;
+
+	if (pid != l->to->created)
+		return 0;
+	snprintf(l->created, sizeof l->created, "%s", cgroup);
+	return 1;
+}
+
 static int look_at_process(void *ctx, int pid, const char *cgroup)
 {
 	struct look *l = ctx;
 	int live;
 
-	(void)cgroup;
 	if (l->to->processes == INSPECT_PROCESSES_MAX) {
 		coverage_add(&l->to->found, WEAK_UNREADABLE, "there are more than %d", INSPECT_PROCESSES_MAX);
 		return 1;
@@ -766,7 +793,7 @@ static int look_at_process(void *ctx, int pid, const char *cgroup)
 		coverage_add(&l->to->found, WEAK_UNREADABLE, "some are in a pid namespace that is not to be seen from here");
 		return 0;
 	}
-	if (pid == l->to->caller || pid == getpid())
+	if (pid == l->to->caller || pid == getpid() || is_left_out(l, cgroup))
 		return 0;
 	__atomic_store_n(&l->to->at, pid, __ATOMIC_RELAXED);
 	live = look_at_threads(l, pid);
@@ -937,6 +964,8 @@ static void look_at_all(const struct target *t, struct shared *to)
 	learn_above(&l);
 	if (stat("/sys/fs/bpf", &pins) == 0)
 		l.pins = pins.st_dev;
+	if (to->created && target_each_process(t, find_created, &l, &e) < 0)
+		coverage_add(&to->found, WEAK_UNREADABLE, "%.150s", e.msg);
 	/* What ends as soon as it was listed may have handed on its rights: the list must hold still once. */
 	for (unsigned pass = 0; pass == 0 || (rc >= 0 && l.gone && pass < PASSES_MAX); pass++) {
 		l.gone = to->processes = 0;
@@ -973,7 +1002,8 @@ static bool wait_for(pid_t child)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-static int look_at_processes(const struct target *t, struct inspection *ret, struct inspect_hints *ret_hints, struct err *e)
+static int look_at_processes(const struct target *t, int created, struct inspection *ret, struct inspect_hints *ret_hints,
+			     struct err *e)
 {
 	struct shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	pid_t child;
@@ -981,6 +1011,7 @@ static int look_at_processes(const struct target *t, struct inspection *ret, str
 	if (s == MAP_FAILED)
 		return err_errno(e, errno, "coverage", "look at its processes");
 	s->caller = getpid();
+	s->created = created;
 	child = fork();
 	if (child == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -1012,9 +1043,15 @@ static int look_at_processes(const struct target *t, struct inspection *ret, str
 int inspect_target(const struct target *t, const struct policy *p, const struct policy_image *image, struct inspection *ret,
 		   struct err *e)
 {
+	return inspect_beside(t, 0, p, image, ret, e);
+}
+
+int inspect_beside(const struct target *t, int pid, const struct policy *p, const struct policy_image *image,
+		   struct inspection *ret, struct err *e)
+{
 	struct inspection i = {0};
 	struct inspect_hints hints = {0};
-	int rc = look_at_processes(t, &i, &hints, e);
+	int rc = look_at_processes(t, pid, &i, &hints, e);
 
 	hints.boxed |= t->workload.container[0] || t->workload.pod[0];
 	if (rc == 0)

@@ -46,6 +46,12 @@ struct inspection {
  * out. */
 int inspect_target(const struct target *t, const struct policy *p, const struct policy_image *image, struct inspection *ret,
 		   struct err *e);
+/*
+ * The same of what runs there beside a container that is being created: `pid` is in that one, and what is in its cgroup is
+ * left out, as are the runtime's own processes beside each container of a pod.
+ */
+int inspect_beside(const struct target *t, int pid, const struct policy *p, const struct policy_image *image,
+		   struct inspection *ret, struct err *e);
 void inspection_clear(struct inspection *i);
 
 /*

@@ -17,6 +17,7 @@ const char *const record_type_names[RECORD_TYPE_COUNT] = {
     [RECORD_FLOW] = "flow",	    [RECORD_RUN_END] = "run_end",     [RECORD_GAP] = "gap",
     [RECORD_POLICY] = "policy",	    [RECORD_TARGET] = "target",	      [RECORD_PLACE] = "place",
     [RECORD_COVERAGE] = "coverage", [RECORD_SOCKET] = "socket",	      [RECORD_DRIFT] = "drift",
+    [RECORD_CGROUP] = "cgroup",
 };
 
 static bool id_chars(const char *text)
@@ -102,6 +103,8 @@ static const char *attached_problem(const struct note *note)
 		return ipc_text_ok(note->drift.text, sizeof note->drift.text) ? NULL : "drift.text";
 	case NOTE_UNDRAINED:
 		return ipc_text_ok(note->undrained.text, sizeof note->undrained.text) ? NULL : "undrained.text";
+	case NOTE_CGROUP:
+		return ipc_text_ok(note->cgroup.path, sizeof note->cgroup.path) ? NULL : "cgroup.path";
 	case NOTE_WINDOW_END:
 		if (note->window.why >= WINDOW_ENDS)
 			return "window.why";
@@ -188,6 +191,8 @@ enum record_type record_type_of(const struct note *note)
 		return RECORD_DRIFT;
 	case NOTE_UNDRAINED:
 		return RECORD_GAP;
+	case NOTE_CGROUP:
+		return RECORD_CGROUP;
 	case NOTE_WINDOW_END:
 		return RECORD_RUN_END;
 	default:
@@ -370,6 +375,15 @@ static int place_json(json_t *into, const struct note *note)
 	return json_object_set_new(into, names[note->place.which], json_string(safe));
 }
 
+static int cgroup_json(json_t *into, const struct note *note)
+{
+	char safe[4 * sizeof note->cgroup.path + 1];
+
+	event_safe_text(safe, sizeof safe, note->cgroup.path, sizeof note->cgroup.path);
+	return json_object_set_new(into, "cgroup_id", event_u64(note->cgroup.id)) |
+	       json_object_set_new(into, "cgroup", json_string(safe));
+}
+
 static int weak_json(json_t *into, const struct note *note)
 {
 	const struct weakness_row *row = &weakness_rows[note->weak.weakness];
@@ -468,6 +482,8 @@ static int attached_json(json_t *into, const struct note *note)
 		return drift_json(into, note);
 	case NOTE_UNDRAINED:
 		return undrained_json(into, note);
+	case NOTE_CGROUP:
+		return cgroup_json(into, note);
 	case NOTE_WINDOW_END:
 		return window_json(into, note);
 	default:

@@ -35,6 +35,7 @@ enum record_type {
 	RECORD_COVERAGE, /* .. and what of the policy does not hold on it */
 	RECORD_SOCKET,
 	RECORD_DRIFT,
+	RECORD_CGROUP,
 	RECORD_TYPE_COUNT,
 };
 extern const char *const record_type_names[RECORD_TYPE_COUNT];

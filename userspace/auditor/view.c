@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "auditor/record.h"
 #include "core/event.h"
 #include "core/limits.h"
 
@@ -32,6 +33,7 @@ struct view {
 	json_t *begin, *end, *first; /* records: references */
 	json_t *by_flow;	     /* flow identity -> index into entries */
 	json_t *changes;	     /* policies that took another's place while it ran */
+	json_t *cgroups;	     /* of a carried parent: who is below it, id -> path; NULL: none that tried anything */
 	json_t *target;		     /* of an attachment: what has the policy; NULL: it is none */
 	json_t *lists[LISTS];	     /* .. and what is known of it; NULL where there is nothing */
 	uint64_t lists_omitted[LISTS];
@@ -69,6 +71,7 @@ struct view *view_free(struct view *v)
 	free(v->entries);
 	json_decref(v->by_flow);
 	json_decref(v->changes);
+	json_decref(v->cgroups);
 	json_decref(v->target);
 	for (int i = 0; i < LISTS; i++)
 		json_decref(v->lists[i]);
@@ -162,8 +165,10 @@ static int entry_of(struct view *v, const json_t *record, struct entry **ret)
 		v->room = room;
 	}
 	v->entries[v->n] = (struct entry){.event = event_from(record)};
-	if (!v->entries[v->n].event)
+	if (!v->entries[v->n].event || (v->cgroups && set_copy(v->entries[v->n].event, "cgroup_id", record, "cgroup") < 0)) {
+		json_decref(v->entries[v->n].event);
 		return -ENOMEM;
+	}
 	if (json_object_set_new(v->by_flow, id, json_integer((json_int_t)v->n)) < 0) {
 		json_decref(v->entries[v->n].event);
 		return -ENOMEM;
@@ -241,6 +246,26 @@ static int add_to_list(struct view *v, enum list which, const json_t *record)
 	return json_array_append_new(*list, own_members(record)) < 0 ? -ENOMEM : 0;
 }
 
+/* "281474976712345", as a name in `cgroups`. */
+static const char *cgroup_key(char ret[24], const json_t *with_id)
+{
+	snprintf(ret, 24, "%llu", (unsigned long long)number_of(with_id, "cgroup_id"));
+	return ret;
+}
+
+/* Of one that is told twice the path stays: it may be gone the second time. */
+static int add_cgroup(struct view *v, const json_t *record)
+{
+	const char *path = text_of(record, "cgroup");
+	char key[24];
+
+	if (!v->cgroups && !(v->cgroups = json_object()))
+		return -ENOMEM;
+	if (!path[0] || json_object_size(v->cgroups) >= VIEW_EVENTS_MAX)
+		return 0;
+	return json_object_set_new(v->cgroups, cgroup_key(key, record), json_string(path)) < 0 ? -ENOMEM : 0;
+}
+
 /* 1: it was none of these. */
 static int add_attached(struct view *v, const char *type, const json_t *record)
 {
@@ -250,6 +275,8 @@ static int add_attached(struct view *v, const char *type, const json_t *record)
 	for (enum list i = 0; i < LISTS; i++)
 		if (!strcmp(type, lists[i].type))
 			return add_to_list(v, i, record);
+	if (!strcmp(type, record_type_names[RECORD_CGROUP]))
+		return add_cgroup(v, record);
 	if (strcmp(type, "target") != 0 && strcmp(type, "place") != 0)
 		return 1;
 	own = own_members(record);
@@ -455,6 +482,15 @@ json_t *view_summary(const struct view *v)
 	return egress;
 }
 
+static int name_cgroup(const struct view *v, json_t *event)
+{
+	char key[24];
+
+	if (!json_object_get(event, "cgroup_id"))
+		return 0;
+	return json_object_set_new(event, "cgroup", json_string(text_of(v->cgroups, cgroup_key(key, event))));
+}
+
 static json_t *events_json(const struct view *v)
 {
 	json_t *events = json_array();
@@ -463,7 +499,7 @@ static json_t *events_json(const struct view *v)
 		const struct entry *e = &v->entries[i];
 		json_t *event = json_copy(e->event);
 
-		if (json_object_set_new(event, "count", event_u64(entry_count(e))) < 0 ||
+		if (name_cgroup(v, event) < 0 || json_object_set_new(event, "count", event_u64(entry_count(e))) < 0 ||
 		    json_object_set_new(event, "bytes", e->counted ? event_u64(e->bytes) : json_null()) < 0 ||
 		    json_array_append(events, event) < 0) {
 			json_decref(events);

@@ -21,6 +21,8 @@ struct options {
 	const char *policy, *unknown;
 	const char *resolvers[ATTACHED_RESOLVERS];
 	size_t resolver_count;
+	const char *plain[2]; /* arguments that are no option's: none is taken, but what was meant can be said */
+	size_t plain_count;
 	bool force, require_full, json;
 };
 
@@ -44,7 +46,7 @@ static const char doc[] =
     "Weir process lives, for everything in there and everything that is started there; what it can't hold is said."
     "\vExamples:\n"
     "  sudo weir attach --policy tool-call --container 3f2a1b0c9d8e\n"
-    "  sudo weir attach --policy egress.json --pod 6f3d2c1b-0a99-4e88\n"
+    "  sudo weir attach --policy egress.json --pod 6f3d2c1b-0a99-4e88-8d77-665544332211\n"
     "  sudo weir attach --policy web.json --cgroup /system.slice/nginx.service\n"
     "  sudo weir attach --parent /sys/fs/cgroup/kubepods.slice --unknown deny\n\n"
     "On what has a policy already the new one takes its place, in one step. `weir status` says what is in force, `weir detach` "
@@ -94,6 +96,38 @@ static const char *once(const char *option, const char *before, const char *arg,
 	return arg;
 }
 
+static void take_plain(struct options *o, const char *arg)
+{
+	if (o->plain_count < sizeof o->plain / sizeof o->plain[0])
+		o->plain[o->plain_count++] = arg;
+}
+
+/* "weir attach tool-call 2558f007e1d2": a policy, and what to put it on. What was meant is said with the options' names. */
+static void refuse_plain(const struct options *o, const struct argp_state *state)
+{
+	const char *policy = NULL, *target = NULL, *option = NULL;
+
+	for (size_t i = 0; i < o->plain_count; i++) {
+		const char *likely = pick_option_of(o->plain[i]);
+
+		if (likely && !target && !o->pick.ref) {
+			target = o->plain[i];
+			option = likely;
+		} else if (!likely && !policy && !o->policy) {
+			policy = o->plain[i];
+		}
+	}
+	if (!policy && !target)
+		argp_error(
+		    state,
+		    "no argument \"%s\" is taken: the policy is named by --policy, the target by --container ID, --pod UID, "
+		    "--pid N or --cgroup DIR",
+		    o->plain[0]);
+	argp_error(state, "no argument \"%s\" is taken: name it by an option, such as%s%s%s%s%s%s", o->plain[0],
+		   policy ? " --policy " : "", policy ? policy : "", target ? " " : "", target ? option : "", target ? " " : "",
+		   target ? target : "");
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct options *o = state->input;
@@ -125,10 +159,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		o->json = true;
 		return 0;
 	case ARGP_KEY_ARG:
-		argp_error(state, "no argument \"%s\" is taken: name the target by an option, such as --container %s", arg,
-			   arg);
+		take_plain(o, arg);
 		return 0;
 	case ARGP_KEY_END:
+		if (o->plain_count)
+			refuse_plain(o, state);
 		check(o, state);
 		return 0;
 	default:

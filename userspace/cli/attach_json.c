@@ -125,6 +125,7 @@ static json_t *canary_json(const struct canary *c)
 	put(j, "proven", json_boolean(c->proven));
 	put(j, "attempts", json_integer(c->attempts));
 	put(j, "denied", json_integer(c->denied));
+	put(j, "would_deny", json_integer(c->would_deny));
 	put(j, "leaf", text_json(c->leaf));
 	put(j, "why", text_json(c->why));
 	return j;
@@ -184,7 +185,7 @@ json_t *attach_show_json(const struct attach_view *v)
 	put(j, "policy", policy_json(a));
 	if (a->parent)
 		put(j, "unknown", json_string(a->unknown_passes ? "allow" : "deny"));
-	put(j, "coverage", json_string(coverage_names[a->coverage]));
+	put(j, "coverage", c && !attach_is_on(c) ? NULL : json_string(coverage_names[a->coverage]));
 	put(j, "reasons", reasons_json(&a->found));
 	put(j, "state", c ? json_string(attach_state_names[c->state]) : NULL);
 	put(j, "problems", problems_json(c));

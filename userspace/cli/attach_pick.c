@@ -55,14 +55,31 @@ void pick_take(struct pick *p, int key, const char *arg, const struct argp_state
 void pick_resolver(const char *arg, const char *list[ATTACHED_RESOLVERS], size_t *count, const struct argp_state *state)
 {
 	struct cidr unused;
-	struct err e = {0};
 
+	if (strchr(arg, '/'))
+		argp_error(state, "--resolver: \"%s\" is no address of one name server: give it without \"/\" and what follows",
+			   arg);
 	if (*count == ATTACHED_RESOLVERS)
 		argp_error(state, "--resolver: at most %d name servers, as in resolv.conf", ATTACHED_RESOLVERS);
 	if (cidr_parse_addr(pick_filled("--resolver", arg, "a name server's address, such as 10.96.0.10", state), strlen(arg),
-			    &unused, &e) < 0)
-		argp_error(state, "--resolver: \"%s\" %s", arg, e.msg);
+			    &unused, NULL) < 0)
+		argp_error(state, "--resolver: \"%s\" is no IPv4 or IPv6 address, such as 10.96.0.10", arg);
 	list[(*count)++] = arg;
+}
+
+const char *pick_option_of(const char *arg)
+{
+	size_t n = strlen(arg);
+
+	if (!workload_id_problem(arg, false))
+		return target_kind_options[TARGET_CONTAINER];
+	if (!workload_id_problem(arg, true))
+		return target_kind_options[TARGET_POD];
+	if (is_pid(arg))
+		return target_kind_options[TARGET_PID];
+	if (arg[0] == '/' && (n < 5 || strcmp(arg + n - 5, ".json") != 0))
+		return target_kind_options[TARGET_CGROUP];
+	return NULL;
 }
 
 /* Of "/sys/fs/cgroup/unified/a/b/", "/a/b" or "a/b": "a/b". A cgroup that is gone can't be asked for its name. */

@@ -41,6 +41,12 @@ void pick_take(struct pick *p, int key, const char *arg, const struct argp_state
 /* Adds an address to a request's name servers, or ends the program. */
 void pick_resolver(const char *arg, const char *list[ATTACHED_RESOLVERS], size_t *count, const struct argp_state *state);
 
+/*
+ * The option that an argument without one is likely to belong to: "--container" for 12 to 64 hexadecimal digits, "--pod" for a
+ * UID, "--pid", "--cgroup"; NULL when it looks like none of them.
+ */
+const char *pick_option_of(const char *arg);
+
 /* Ends the program when `arg` is empty; else returns it. `fix`: what to give. */
 const char *pick_filled(const char *option, const char *arg, const char *fix, const struct argp_state *state);
 

@@ -10,12 +10,15 @@
 #include <unistd.h>
 
 #include "cli/attach_words.h"
+#include "core/cidr.h"
 #include "core/event.h"
+#include "kernel/netenv.h"
 
 #define WIDTH_FILE 100 /* of prose, where nothing says how wide it is */
 #define WIDTH_TABLE 120
 #define WIDTH_MIN 60
-#define LABEL 13 /* "  coverage   " */
+#define ROOM_MIN 20 /* of a table, for target and policy */
+#define LABEL 13    /* "  coverage   " */
 #define SOCKETS_SHOWN 16
 #define FOREIGN_SHOWN 8
 #define GONE_SHOWN 8
@@ -294,14 +297,25 @@ static void show_others(FILE *to, const struct preflight *p)
 		para(to, "", LABEL, "and %zu more", more);
 }
 
-static void show_canary(FILE *to, const struct canary *c)
+static void show_canary(FILE *to, const struct attachment *a)
 {
+	static const char untried[] = "not tried: ";
+	const struct canary *c = &a->canary;
+	const char *why = c->why;
+	char would[48] = "";
+
+	if (!strncmp(why, untried, sizeof untried - 1))
+		why += sizeof untried - 1;
+
+	if (c->would_deny)
+		snprintf(would, sizeof would, ", %u would have been denied", c->would_deny);
 	if (c->proven)
-		para(to, "  tried", LABEL,
-		     "from inside, in %s: %u attempts, %u denied, each as the policy says (they are counted too)",
-		     PLAIN(c->leaf), c->attempts, c->denied);
-	else if (c->why[0])
-		para(to, "  tried", LABEL, "not from inside: %s", PLAIN(c->why));
+		para(to, "  tried", LABEL, "from inside, in %s: %u attempt%s, %u denied%s, each as the policy says",
+		     PLAIN(c->leaf), c->attempts, plural(c->attempts), c->denied, would);
+	else if (!strcmp(why, "not tried yet"))
+		para(to, "  tried", LABEL, "not yet");
+	else if (why[0])
+		para(to, "  tried", LABEL, "not from inside: %s", PLAIN(why));
 }
 
 static const char *bytes_text(char ret[32], uint64_t n)
@@ -323,6 +337,31 @@ static const char *bytes_text(char ret[32], uint64_t n)
 
 #define LLU(n) ((unsigned long long)(n))
 
+bool attach_is_on(const struct attach_check *c)
+{
+	return c->state == ATTACH_IN_FORCE || c->state == ATTACH_DRIFT;
+}
+
+static void take_from(__u64 *n, uint64_t less)
+{
+	*n = *n > less ? *n - less : 0;
+}
+
+struct weir_sandbox attach_own_counters(const struct attachment *a, const struct attach_check *c)
+{
+	const struct canary *tried = &a->canary;
+	struct weir_sandbox s = a->parent ? c->unknown : c->counters;
+	uint64_t refused = (uint64_t)tried->denied + tried->would_deny;
+
+	if (a->parent)
+		return s;
+	take_from(&s.attempts, tried->attempts);
+	take_from(&s.denied, tried->denied);
+	take_from(&s.would_deny, tried->would_deny);
+	take_from(&s.allowed, tried->attempts > refused ? tried->attempts - refused : 0);
+	return s;
+}
+
 static void show_account(FILE *to, const char *label, const struct weir_sandbox *s)
 {
 	char size[32], would[64] = "", inbound[64] = "", unlisted[64] = "";
@@ -330,9 +369,9 @@ static void show_account(FILE *to, const char *label, const struct weir_sandbox 
 	if (s->would_deny)
 		snprintf(would, sizeof would, ", %llu would have been denied", LLU(s->would_deny));
 	if (s->inbound)
-		snprintf(inbound, sizeof inbound, "; %llu packets from outside refused", LLU(s->inbound));
+		snprintf(inbound, sizeof inbound, "; %llu packet%s from outside refused", LLU(s->inbound), plural(s->inbound));
 	if (s->unlisted)
-		snprintf(unlisted, sizeof unlisted, "; %llu attempts without detail", LLU(s->unlisted));
+		snprintf(unlisted, sizeof unlisted, "; %llu attempt%s without detail", LLU(s->unlisted), plural(s->unlisted));
 	para(to, label, LABEL, "%llu attempt%s: %llu denied, %llu allowed%s; %llu packet%s out, %s%s%s", LLU(s->attempts),
 	     plural(s->attempts), LLU(s->denied), LLU(s->allowed), would, LLU(s->packets), plural(s->packets),
 	     bytes_text(size, s->bytes), inbound, unlisted);
@@ -340,11 +379,15 @@ static void show_account(FILE *to, const char *label, const struct weir_sandbox 
 
 static void show_counters(FILE *to, const struct attachment *a, const struct attach_check *c)
 {
+	struct weir_sandbox own;
+
 	if (!c->readable) {
-		para(to, "  counters", LABEL, "they can't be read");
+		if (attach_is_on(c))
+			para(to, "  counters", LABEL, "they can't be read");
 		return;
 	}
-	show_account(to, "  counters", a->parent ? &c->unknown : &c->counters);
+	own = attach_own_counters(a, c);
+	show_account(to, "  counters", &own);
 	if (c->lost)
 		para(to, "", LABEL, "%llu event%s did not fit and %s lost", LLU(c->lost), plural(c->lost),
 		     c->lost == 1 ? "was" : "were");
@@ -367,27 +410,78 @@ static void show_state(FILE *to, const struct attach_check *c)
 	}
 }
 
+/* Lists of name servers have no order that matters to a policy. */
+static bool all_in(const char (*some)[46], size_t count, const char (*all)[46], size_t all_count)
+{
+	for (size_t i = 0; i < count; i++) {
+		bool found = false;
+
+		for (size_t k = 0; k < all_count; k++)
+			found = found || !strcmp(some[i], all[k]);
+		if (!found)
+			return false;
+	}
+	return true;
+}
+
+/* This host's own, as @resolver holds them; none when they can't be read. */
+static size_t hosts_resolvers(char ret[RESOLVCONF_SERVERS][46])
+{
+	struct netenv env;
+	size_t count;
+
+	if (netenv_read(&env, NULL, NULL) < 0)
+		return 0;
+	count = env.server_count;
+	for (size_t i = 0; i < count; i++) {
+		char text[CIDR_TEXT_MAX];
+
+		cidr_text(text, &env.servers[i], true);
+		snprintf(ret[i], sizeof ret[i], "%.45s", text);
+	}
+	netenv_clear(&env);
+	return count;
+}
+
+static void join(char *ret, size_t size, const char (*list)[46], size_t count)
+{
+	size_t used = 0;
+
+	ret[0] = 0;
+	for (size_t i = 0; i < count && used < size; i++)
+		used += (size_t)snprintf(ret + used, size - used, "%s%s", i ? ", " : "", list[i]);
+}
+
 static void show_resolvers(FILE *to, const struct attach_view *v)
 {
 	const struct attachment *a = v->a;
-	char text[ATTACHED_RESOLVERS * sizeof a->resolvers[0] + 8] = "";
+	const struct inspection *seen = v->seen;
+	char text[ATTACHED_RESOLVERS * (sizeof a->resolvers[0] + 2)], held[RESOLVCONF_SERVERS][46];
+	size_t count = a->resolver_count;
 
-	for (size_t i = 0; i < a->resolver_count; i++)
-		snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", i ? ", " : "", a->resolvers[i]);
+	_Static_assert(sizeof a->resolvers == sizeof held && sizeof seen->resolvers == sizeof held, "lists of one kind");
+	join(text, sizeof text, a->resolvers, a->resolver_count);
 	if (text[0])
 		para(to, "  resolvers", LABEL, "%s", PLAIN(text));
-	text[0] = 0;
-	for (size_t i = 0; v->seen && i < v->seen->resolver_count; i++)
-		snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", i ? ", " : "", v->seen->resolvers[i]);
+	if (a->parent || !seen || !seen->resolver_count)
+		return;
+	if (count)
+		memcpy(held, a->resolvers, sizeof held);
+	else
+		count = hosts_resolvers(held);
 	/* Only where the two differ is there something to decide. */
-	if (text[0] && !a->parent)
-		para(to, "", LABEL, "its own resolv.conf says %s: its word, so @resolver is %s", PLAIN(text),
-		     a->resolver_count ? "what was given" : "this host's, unless --resolver says otherwise");
+	if (all_in(seen->resolvers, seen->resolver_count, held, count) &&
+	    all_in(held, count, seen->resolvers, seen->resolver_count))
+		return;
+	join(text, sizeof text, seen->resolvers, seen->resolver_count);
+	para(to, a->resolver_count ? "" : "  resolvers", LABEL, "its own resolv.conf says %s: its word, so @resolver is %s",
+	     PLAIN(text), a->resolver_count ? "what was given" : "this host's, unless --resolver says otherwise");
 }
 
 void attach_show_text(FILE *to, const struct attach_view *v)
 {
 	const struct attachment *a = v->a;
+	bool on = !v->check || attach_is_on(v->check);
 	char when[EVENT_TIME_MAX];
 
 	event_time_text(when, a->attached_ns);
@@ -397,7 +491,7 @@ void attach_show_text(FILE *to, const struct attach_view *v)
 	show_policy(to, a);
 	if (v->check)
 		show_state(to, v->check);
-	if (!a->parent)
+	if (!a->parent && on)
 		attach_show_coverage(to, a);
 	if (v->check)
 		show_counters(to, a, v->check);
@@ -405,14 +499,16 @@ void attach_show_text(FILE *to, const struct attach_view *v)
 		show_sockets(to, a);
 	if (v->check)
 		show_others(to, &v->check->others);
-	show_canary(to, &a->canary);
+	/* When nothing is on it, what was tried then says nothing of now. */
+	if (on)
+		show_canary(to, a);
 	show_resolvers(to, v);
 }
 
 /* ---- the table ---- */
 
 struct columns {
-	int target, policy; /* widths */
+	int target, policy, denied, would, attempts; /* widths */
 };
 
 static const char *policy_text(char ret[IPC_POLICY_MAX], const struct attachment *a)
@@ -426,9 +522,14 @@ static const char *policy_text(char ret[IPC_POLICY_MAX], const struct attachment
 
 int attach_row_fill(struct attach_row *ret, const struct attachment *a, const struct attach_check *c, struct err *e)
 {
-	const struct weir_sandbox *s = a->parent ? &c->unknown : &c->counters;
-	struct attach_row r = {
-	    .a = a, .state = c->state, .readable = c->readable, .denied = s->denied, .attempts = s->attempts};
+	const struct weir_sandbox s = attach_own_counters(a, c);
+	struct attach_row r = {.a = a,
+			       .state = c->state,
+			       .on = attach_is_on(c),
+			       .readable = c->readable,
+			       .denied = s.denied,
+			       .would_deny = s.would_deny,
+			       .attempts = s.attempts};
 
 	if (c->problem_count) {
 		r.problems = calloc(c->problem_count, sizeof *r.problems);
@@ -448,19 +549,27 @@ void attach_row_clear(struct attach_row *r)
 	r->problem_count = 0;
 }
 
+static void number(char ret[24], const struct attach_row *r, uint64_t n)
+{
+	if (r->readable)
+		snprintf(ret, 24, "%llu", LLU(n));
+	else
+		snprintf(ret, 24, "-");
+}
+
 static void print_row(const struct attach_row *r, const struct columns *w)
 {
 	const struct attachment *a = r->a;
-	char target[ATTACH_TARGET_TEXT], policy[IPC_POLICY_MAX], denied[24] = "-", attempts[24] = "-";
+	char target[ATTACH_TARGET_TEXT], policy[IPC_POLICY_MAX], denied[24], would[24], attempts[24];
 
-	if (r->readable) {
-		snprintf(denied, sizeof denied, "%llu", LLU(r->denied));
-		snprintf(attempts, sizeof attempts, "%llu", LLU(r->attempts));
-	}
-	printf("%-19s  %-*s  %-*.*s  %-8s  %s%-9s%s  %8s  %8s\n", a->id, w->target,
+	number(denied, r, r->denied);
+	number(would, r, r->would_deny);
+	number(attempts, r, r->attempts);
+	printf("%-19s  %-*s  %-*.*s  %-8s  %s%-9s%s  %*s  %*s  %*s\n", a->id, w->target,
 	       attach_target_text(target, a, (size_t)w->target), w->policy, w->policy, policy_text(policy, a),
-	       a->parent ? "-" : coverage_names[a->coverage], paint(stdout, state_colour(r->state)),
-	       attach_state_names[r->state], paint(stdout, NO_COLOUR), denied, attempts);
+	       a->parent || !r->on ? "-" : coverage_names[a->coverage], paint(stdout, state_colour(r->state)),
+	       attach_state_names[r->state], paint(stdout, NO_COLOUR), w->denied, denied, w->would, would, w->attempts,
+	       attempts);
 }
 
 static void widen(int *width, size_t n, size_t at_most)
@@ -469,19 +578,33 @@ static void widen(int *width, size_t n, size_t at_most)
 	*width = (int)n > *width ? (int)n : *width;
 }
 
+static void widen_number(int *width, const struct attach_row *r, uint64_t n)
+{
+	char text[24];
+
+	number(text, r, n);
+	widen(width, strlen(text), sizeof text);
+}
+
 static struct columns columns_of(const struct attach_row *rows, size_t count)
 {
-	/* The headings are the least widths, and the rest of a line is 19 + 8 + 9 + 8 + 8 and six gaps of two. */
-	struct columns w = {.target = 6, .policy = 6};
-	size_t room = width_of(stdout, WIDTH_TABLE), rest = 19 + 8 + 9 + 8 + 8 + 12;
+	/* The headings are the least widths. */
+	struct columns w = {.target = 6, .policy = 6, .denied = 6, .would = 5, .attempts = 8};
+	size_t room = width_of(stdout, WIDTH_TABLE), rest;
+	char text[ATTACH_TARGET_TEXT + IPC_POLICY_MAX];
 
-	room = room > rest + 24 ? room - rest : 24;
 	for (size_t i = 0; i < count; i++) {
-		char target[ATTACH_TARGET_TEXT], policy[IPC_POLICY_MAX];
-
-		widen(&w.policy, strlen(policy_text(policy, rows[i].a)), room / 3);
-		widen(&w.target, strlen(attach_target_text(target, rows[i].a, ATTACH_TARGET_TEXT - 1)), room - room / 3);
+		widen_number(&w.denied, &rows[i], rows[i].denied);
+		widen_number(&w.would, &rows[i], rows[i].would_deny);
+		widen_number(&w.attempts, &rows[i], rows[i].attempts);
 	}
+	/* An id, coverage and state, the numbers, and seven gaps of two. */
+	rest = 19 + 8 + 9 + (size_t)(w.denied + w.would + w.attempts) + 14;
+	room = room > rest + ROOM_MIN ? room - rest : ROOM_MIN;
+	for (size_t i = 0; i < count; i++)
+		widen(&w.policy, strlen(policy_text(text, rows[i].a)), room / 3);
+	for (size_t i = 0; i < count; i++)
+		widen(&w.target, strlen(attach_target_text(text, rows[i].a, ATTACH_TARGET_TEXT - 1)), room - (size_t)w.policy);
 	return w;
 }
 
@@ -502,8 +625,8 @@ void attach_show_table(const struct attach_row *rows, size_t count)
 
 	if (!count)
 		return;
-	printf("%-19s  %-*s  %-*s  %-8s  %-9s  %8s  %8s\n", "ID", w.target, "TARGET", w.policy, "POLICY", "COVERAGE", "STATE",
-	       "DENIED", "ATTEMPTS");
+	printf("%-19s  %-*s  %-*s  %-8s  %-9s  %*s  %*s  %*s\n", "ID", w.target, "TARGET", w.policy, "POLICY", "COVERAGE",
+	       "STATE", w.denied, "DENIED", w.would, "WOULD", w.attempts, "ATTEMPTS");
 	for (size_t i = 0; i < count; i++)
 		if (rows[i].state != ATTACH_GONE)
 			print_row(&rows[i], &w);

@@ -31,12 +31,17 @@ void attach_show_text(FILE *to, const struct attach_view *v);
 /* Its coverage and each reason: of one that was refused, too. */
 void attach_show_coverage(FILE *to, const struct attachment *a);
 
+/* Whether anything of it is on its cgroup: not when that is gone, or was made anew. */
+bool attach_is_on(const struct attach_check *c);
+/* The workload's own share of the counters, of a parent that of what is unknown: without what the latest canary tried. */
+struct weir_sandbox attach_own_counters(const struct attachment *a, const struct attach_check *c);
+
 /* What the table has of one. A whole check is large, and there are hundreds. */
 struct attach_row {
 	const struct attachment *a; /* borrowed */
 	enum attach_state state;
-	bool readable;
-	uint64_t denied, attempts;
+	bool on, readable;
+	uint64_t denied, would_deny, attempts;
 	__typeof__(((struct attach_check *)0)->problems[0]) *problems; /* owned */
 	size_t problem_count;
 };

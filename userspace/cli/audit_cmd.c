@@ -17,6 +17,7 @@
 #include "cli/config_load.h"
 #include "core/cleanup.h"
 #include "core/err.h"
+#include "core/policy_read.h"
 
 #define LS_DEFAULT 50
 
@@ -64,6 +65,16 @@ static void print_destination(const json_t *event)
 	if (json_is_string(name))
 		printf("  %s %s%s", GET(event, "dns_type"), CELL(name),
 		       json_is_true(json_object_get(event, "dns_malformed")) ? " (malformed)" : "");
+}
+
+/* As the process sees it, and where that is another, as the host does. */
+static void print_pid(const json_t *event)
+{
+	const json_t *pid = json_object_get(event, "pid"), *host = json_object_get(event, "host_pid");
+
+	printf("pid %s", CELL(pid));
+	if (json_is_integer(host) && !json_equal(pid, host))
+		printf(", on the host %s", CELL(host));
 }
 
 /* The reason; a rule by its name, or by number when the name is gone; and how the address was read. */
@@ -153,8 +164,11 @@ static void print_drift(const json_t *run)
 
 	json_array_foreach(json_object_get(run, "gaps"), i, gap)
 	{
-		printf("gap      since %s nobody wrote events: %s attempts, %s denied, %s of them without details; %s\n",
-		       GET(gap, "since"), GET(gap, "attempts"), GET(gap, "denied"), GET(gap, "unlisted"), GET(gap, "text"));
+		printf("gap      since %s nobody wrote events: %s attempts, %s denied", GET(gap, "since"), GET(gap, "attempts"),
+		       GET(gap, "denied"));
+		if (json_integer_value(json_object_get(gap, "unlisted")))
+			printf(", %s of them without details", GET(gap, "unlisted"));
+		printf("; %s\n", GET(gap, "text"));
 	}
 	json_array_foreach(json_object_get(run, "drift"), i, drift)
 	{
@@ -216,19 +230,35 @@ static void print_run(const json_t *run)
 	{
 		printf("  %-10s %6sx  ", GET(event, "verdict"), GET(event, "count"));
 		print_destination(event);
-		printf("\n            %s  %s (pid %s, uid %s) at %s, ", GET(event, "time"), GET(event, "command"),
-		       GET(event, "pid"), GET(event, "uid"), GET(event, "hook"));
+		printf("\n            %s  %s (", GET(event, "time"), GET(event, "command"));
+		print_pid(event);
+		printf(", uid %s) at %s, ", GET(event, "uid"), GET(event, "hook"));
 		print_why(event);
+		if (json_object_get(event, "cgroup"))
+			printf("            in %s (id %s)\n",
+			       json_string_length(json_object_get(event, "cgroup")) ? GET(event, "cgroup")
+										    : "a cgroup that was gone by then",
+			       GET(event, "cgroup_id"));
 	}
+}
+
+static void print_header(void)
+{
+	printf("%-28s %-16s %-16s %-19s %-11s %-9s %8s %8s %8s %6s\n", "RUN", "PROJECT", "AGENT", "BEGAN (UTC)", "STATE", "END",
+	       "ATTEMPTS", "DENIED", "WOULD", "LOST");
 }
 
 static void print_row(const json_t *run)
 {
-	const json_t *egress = json_object_get(run, "egress");
+	const json_t *egress = json_object_get(run, "egress"), *target = json_object_get(run, "target");
 
-	printf("%-28s %-16s %-16s %-19.19s %-11s %-9s %8s %8s %8s %6s\n", GET(run, "run_id"), GET(run, "project"),
+	printf("%-28s %-16s %-16s %-19.19s %-11s %-9s %8s %8s %8s %6s", GET(run, "run_id"), GET(run, "project"),
 	       GET(run, "agent"), GET(run, "began"), GET(run, "state"), GET(json_object_get(run, "termination"), "reason"),
 	       GET(egress, "attempts"), GET(egress, "denied"), GET(egress, "would_deny"), GET(egress, "lost"));
+	/* Of an attachment, whose id says nothing of what it is on. */
+	if (json_object_get(target, "ref"))
+		printf("  %s %s", GET(target, "kind"), GET(target, "ref"));
+	putchar('\n');
 }
 
 static int print_json(const json_t *json)
@@ -254,11 +284,73 @@ static json_t *run_of(const struct store *store, const char *run_id, int *ret_er
 	return run;
 }
 
+struct listing {
+	const struct store *store;
+	size_t skip;	    /* older ones than were asked for */
+	const char *window; /* only those of this attachment; NULL: all */
+	json_t *runs;
+};
+
+/* "attached-x.3" of "attached-x". */
+static bool is_window(const char *run_id, const char *attachment)
+{
+	size_t len = strlen(attachment);
+
+	return !strncmp(run_id, attachment, len) && run_id[len] == '.';
+}
+
+static int list_run(void *ctx, const char *run_id)
+{
+	struct listing *l = ctx;
+	json_t *run;
+	int r;
+
+	if (l->window && !is_window(run_id, l->window))
+		return 0;
+	if (l->skip) {
+		l->skip--;
+		return 0;
+	}
+	run = run_of(l->store, run_id, &r);
+	if (!run)
+		return r;
+	json_object_del(run, "events");
+	return json_array_append_new(l->runs, run) < 0 ? -ENOMEM : 0;
+}
+
+/* Without a number it names no run, but a row of them. -ENOENT: there are none. */
+static int show_windows(const struct store *store, const struct options *o)
+{
+	struct listing l = {.store = store, .window = o->run_id, .runs = json_array()};
+	_cleanup_json_ json_t *whole = NULL;
+	const json_t *run;
+	size_t i;
+	int r = l.runs ? store_each_run(store, list_run, &l) : -ENOMEM;
+
+	whole = json_pack("{s:o}", "runs", l.runs);
+	if (r < 0 || !whole)
+		return r < 0 ? r : -ENOMEM;
+	if (!json_array_size(l.runs))
+		return -ENOENT;
+	if (o->json)
+		return print_json(whole);
+	print_header();
+	json_array_foreach(l.runs, i, run)
+	{
+		print_row(run);
+	}
+	printf("The record of %s has these parts, the newest last; `weir audit show %s` shows one.\n", o->run_id,
+	       GET(json_array_get(l.runs, i - 1), "run_id"));
+	return 0;
+}
+
 static int show(const struct store *store, const struct options *o, struct err *e)
 {
 	int r;
 	json_t *run = run_of(store, o->run_id, &r);
 
+	if (r == -ENOENT && (r = show_windows(store, o)) == 0)
+		return 0;
 	if (r == -ENOENT)
 		return err_set(e, ENOENT, "", "no run \"%s\" in the record; `weir audit ls` lists them", o->run_id);
 	if (r < 0)
@@ -269,29 +361,6 @@ static int show(const struct store *store, const struct options *o, struct err *
 		print_run(run);
 	json_decref(run);
 	return r;
-}
-
-struct listing {
-	const struct store *store;
-	size_t skip; /* older ones than were asked for */
-	json_t *runs;
-};
-
-static int list_run(void *ctx, const char *run_id)
-{
-	struct listing *l = ctx;
-	json_t *run;
-	int r;
-
-	if (l->skip) {
-		l->skip--;
-		return 0;
-	}
-	run = run_of(l->store, run_id, &r);
-	if (!run)
-		return r;
-	json_object_del(run, "events");
-	return json_array_append_new(l->runs, run) < 0 ? -ENOMEM : 0;
 }
 
 static int count_run(void *ctx, const char *run_id)
@@ -320,8 +389,7 @@ static int ls(const struct store *store, const struct options *o, struct err *e)
 	if (o->json) {
 		r = print_json(whole);
 	} else {
-		printf("%-28s %-16s %-16s %-19s %-11s %-9s %8s %8s %8s %6s\n", "RUN", "PROJECT", "AGENT", "BEGAN (UTC)",
-		       "STATE", "END", "ATTEMPTS", "DENIED", "WOULD", "LOST");
+		print_header();
 		json_array_foreach(l.runs, i, run)
 		{
 			print_row(run);

@@ -52,6 +52,18 @@ static bool is_id(const char *text)
 	       strspn(text + n, "abcdefghijklmnopqrstuvwxyz0123456789") == ID_DIGITS;
 }
 
+static void refuse_plain(const char *arg, const struct argp_state *state)
+{
+	const char *option = !strncmp(arg, ID_PREFIX, strlen(ID_PREFIX)) ? "--id" : pick_option_of(arg);
+
+	if (option)
+		argp_error(state, "no argument \"%s\" is taken: name it by an option, such as %s %s", arg, option, arg);
+	argp_error(state,
+		   "no argument \"%s\" is taken: name it by an option: --container ID, --pod UID, --pid N, --cgroup DIR, "
+		   "--parent DIR or --id ID",
+		   arg);
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct options *o = state->input;
@@ -79,7 +91,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		o->json = true;
 		return 0;
 	case ARGP_KEY_ARG:
-		argp_error(state, "no argument \"%s\" is taken: name it by an option, such as --id %s", arg, arg);
+		refuse_plain(arg, state);
 		return 0;
 	case ARGP_KEY_END:
 		if (!o->pick.ref + !o->id + !o->all == 3)
@@ -146,17 +158,19 @@ static const struct attachment *parent_of(const struct work *w, const struct att
 
 static void say(const struct work *w, const struct attachment *a, const struct attach_check *c, FILE *to)
 {
-	const struct weir_sandbox *s = a->parent ? &c->unknown : &c->counters;
+	const struct weir_sandbox s = attach_own_counters(a, c);
 	const struct attachment *above = c->state == ATTACH_IN_FORCE || c->state == ATTACH_DRIFT ? parent_of(w, a) : NULL;
-	char target[ATTACH_TARGET_TEXT], policy[IPC_POLICY_MAX], path[PATH_MAX];
+	char target[ATTACH_TARGET_TEXT], policy[IPC_POLICY_MAX], path[PATH_MAX], would[48] = "";
 
+	if (s.would_deny)
+		snprintf(would, sizeof would, ", %llu would have been denied", (unsigned long long)s.would_deny);
 	fprintf(to, "detached %s: %s, %s%s\n", a->id, attach_target_text(target, a, ATTACH_TARGET_TEXT - 1),
 		a->parent ? (a->unknown_passes ? "unknown: allow" : "unknown: deny") : "policy ",
 		a->parent ? "" : attach_plain(policy, sizeof policy, a->policy_name));
 	if (c->readable)
-		fprintf(to, "  at the end: %llu attempts, %llu denied, %llu allowed, %llu events lost\n",
-			(unsigned long long)s->attempts, (unsigned long long)s->denied, (unsigned long long)s->allowed,
-			(unsigned long long)c->lost);
+		fprintf(to, "  at the end: %llu attempt%s, %llu denied, %llu allowed%s, %llu event%s lost\n",
+			(unsigned long long)s.attempts, s.attempts == 1 ? "" : "s", (unsigned long long)s.denied,
+			(unsigned long long)s.allowed, would, (unsigned long long)c->lost, c->lost == 1 ? "" : "s");
 	if (c->state == ATTACH_GONE)
 		fprintf(to, "  its cgroup is gone\n");
 	if (c->state == ATTACH_RECREATED)

@@ -7,6 +7,7 @@
  */
 #include <argp.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,10 +21,12 @@
 #include "cli/cli.h"
 #include "cli/hook_state.h"
 #include "core/cleanup.h"
+#include "core/clock.h"
 
 #define POLICIES_DEFAULT "/etc/weir/policies"
 #define EXIT_FAILED 1 /* what a runtime takes for a failure, as any status but 0 */
 #define EXIT_USAGE 2
+#define INPUT_MS 10000 /* for all of the state */
 
 struct options {
 	bool stop, skip_unlabelled, named;
@@ -119,20 +122,48 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 /* ---- create ---- */
 
+/* A runtime that waits for us, and keeps its end open, would have both wait for ever, and the container with them. */
+static int wait_for_input(uint64_t until_ns, struct err *e)
+{
+	struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
+
+	for (;;) {
+		uint64_t now_ns = clock_now_ns();
+		int rc = now_ns < until_ns ? poll(&p, 1, (int)((until_ns - now_ns) / 1000000) + 1) : 0;
+
+		if (rc > 0)
+			return 0;
+		if (rc == 0)
+			return err_set(
+			    e, ETIMEDOUT, "",
+			    "the container's state on standard input did not end within %d s: whoever calls this has "
+			    "to write it and close its end",
+			    INPUT_MS / 1000);
+		if (errno != EINTR)
+			return err_errno(e, errno, "", "wait for the container's state on standard input");
+	}
+}
+
 /* All of standard input, at most one byte more than is taken. */
 static int read_input(char **ret, size_t *ret_len, struct err *e)
 {
 	_cleanup_free_ char *text = malloc(HOOK_STATE_MAX + 1);
+	const uint64_t until_ns = clock_now_ns() + (uint64_t)INPUT_MS * 1000000;
 	size_t used = 0;
+	int rc;
 
 	if (!text)
 		return err_set(e, ENOMEM, "", "out of memory");
 	if (isatty(STDIN_FILENO))
 		return err_set(e, EINVAL, "", "a container runtime calls this, with the container's state on standard input");
 	while (used <= HOOK_STATE_MAX) {
-		ssize_t n = read(STDIN_FILENO, text + used, HOOK_STATE_MAX + 1 - used);
+		ssize_t n;
 
-		if (n < 0 && errno == EINTR)
+		rc = wait_for_input(until_ns, e);
+		if (rc < 0)
+			return rc;
+		n = read(STDIN_FILENO, text + used, HOOK_STATE_MAX + 1 - used);
+		if (n < 0 && (errno == EINTR || errno == EAGAIN))
 			continue;
 		if (n < 0)
 			return err_errno(e, errno, "", "read the container's state from standard input");

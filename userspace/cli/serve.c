@@ -401,6 +401,8 @@ static void say_who_may_call(const struct tokenfile *table, const struct options
 	if (active || o->dev_token)
 		log_info("%u %s active%s", active, active == 1 ? "token is" : "tokens are",
 			 o->dev_token ? ", and the one of --dev-token" : "");
+	else if (o->policy_only)
+		log_info("no token is active: records are read with `weir audit` alone, and not over HTTP");
 	else
 		log_warn(
 		    "no token is active, so every request is refused: `weir token mint --project NAME%s%s` makes one, which "

@@ -52,7 +52,7 @@ const struct weakness_row weakness_rows[WEAKNESSES] = {
 	{"privileged", FORCEABLE,
 	 "It is a container with the means to take the policy off again, or to leave the cgroup that the policy is on.",
 	 "Start it unprivileged: no SYS_ADMIN or the like, no cgroup tree of the host's to write to; or a user "
-	 "namespace. Or --force."},
+	 "namespace."},
     [WEAK_REWRITE] =
 	{"rewrite", PARTIAL,
 	 "A program that is not Weir's may change the destination of a connection after it was judged; the packets "

@@ -249,6 +249,7 @@ enum note_type {
 	NOTE_SOCKET,	 /* one that was open when the policy came */
 	NOTE_DRIFT,	 /* something of it is not as it should be, or is again */
 	NOTE_UNDRAINED,	 /* there was nobody to write its events for a while */
+	NOTE_CGROUP,	 /* one below a carried parent that has no policy: before its first event */
 	NOTE_WINDOW_END, /* in the place of NOTE_RUN_END */
 	NOTE_FLUSH,	 /* shut down: make everything durable, then close */
 };
@@ -346,6 +347,10 @@ struct note {
 			uint32_t pad;
 			char text[352]; /* of a longer one its end, after "..." */
 		} place;
+		struct {
+			uint64_t id;
+			char path[352]; /* as a place's; "": it was gone by then */
+		} cgroup;
 		struct {
 			uint32_t weakness; /* enum weakness */
 			uint32_t pad;

@@ -17,7 +17,8 @@
 #include "supervisor/internal.h"
 #include "supervisor/progress.h"
 
-#define ATTACHED_PARKED 64 /* events of one attachment that wait for the name of the policy that judged them */
+#define ATTACHED_CGROUPS 64 /* below a carried parent, that are known to be told of */
+#define ATTACHED_PARKED 64  /* events of one attachment that wait for the name of the policy that judged them */
 
 /* One attachment, as this service has it. */
 struct one {
@@ -40,6 +41,7 @@ struct one {
 	struct weir_event *parked; /* judged by a policy that the file does not know yet */
 	unsigned parked_count;
 	uint64_t parked_ns;
+	uint64_t told[ATTACHED_CGROUPS]; /* ids of a parent's, each at its place: this window names them */
 
 	/* The window. */
 	bool open;

@@ -190,8 +190,9 @@ static void copy_attachment(struct one *o, const struct attachment *a, const str
 
 static bool is_same_policy(const struct attachment *a, const struct attachment *b)
 {
-	return a->generation == b->generation && !memcmp(a->policy_hash, b->policy_hash, sizeof a->policy_hash) &&
-	       a->resolver_count == b->resolver_count && !memcmp(a->resolvers, b->resolvers, sizeof a->resolvers);
+	return a->unknown_passes == b->unknown_passes && a->generation == b->generation &&
+	       !memcmp(a->policy_hash, b->policy_hash, sizeof a->policy_hash) && a->resolver_count == b->resolver_count &&
+	       !memcmp(a->resolvers, b->resolvers, sizeof a->resolvers);
 }
 
 /* `gap` of a window that follows one of our own: nothing was missed. */
@@ -392,7 +393,10 @@ static void reread(struct supervisor *s, struct one *o, const struct stat *file)
 	if (another)
 		start_anew(o);
 	if (o->mine && !same) {
-		roll(s, o, WINDOW_POLICY, "");
+		roll(s, o, WINDOW_POLICY,
+		     !a.parent		? ""
+		     : a.unknown_passes ? "what has no policy of its own below it is let through from now on"
+					: "what has no policy of its own below it is denied from now on");
 	} else {
 		copy_attachment(o, &a, file);
 		if (!o->mine && !same)

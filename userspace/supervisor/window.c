@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The record of one attachment: what its windows begin with, what is written meanwhile, and the sums at their end. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "core/cleanup.h"
 #include "core/log.h"
 #include "core/tokens.h"
 #include "supervisor/attached.h"
 
-#define FULL_PARTS 4	 /* a window is full when so many parts, less one, of its flows are used */
-#define RING_EVENTS 4096 /* more than the ring of one holds */
+#define FULL_PARTS 4	   /* a window is full when so many parts, less one, of its flows are used */
+#define KERNFS_HANDLE 0xfe /* the kernel's FILEID_KERNFS */
+#define RING_EVENTS 4096   /* more than the ring of one holds */
 
 static uint64_t wall_ns(void)
 {
@@ -103,12 +107,56 @@ void window_look(struct supervisor *s, struct one *o)
 	keep(o);
 }
 
+/* ---- who of those below a carried parent ---- */
+
+/* Its path from its id, which the kernel finds without a walk through a directory that may have thousands. */
+static void find_cgroup(const char *root, uint64_t id, char *ret, size_t size)
+{
+	struct {
+		struct file_handle head;
+		uint64_t id;
+	} by = {.head = {.handle_bytes = sizeof id, .handle_type = KERNFS_HANDLE}, .id = id};
+	_cleanup_fd_ int top = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC), fd = -1;
+	char link[64], path[PATH_MAX];
+	const size_t skip = strlen(root);
+	size_t len;
+	ssize_t n;
+
+	ret[0] = '\0';
+	fd = top < 0 ? -1 : open_by_handle_at(top, &by.head, O_PATH | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+	n = readlink(link, path, sizeof path - 1);
+	if (n < (ssize_t)skip || strncmp(path, root, skip) != 0)
+		return;
+	path[n] = '\0';
+	len = (size_t)n - skip;
+	snprintf(ret, size, "%s%s", len >= size ? "..." : "", len >= size ? path + n - (size - 4) : path + skip);
+}
+
+/* Before its first event of a window, while it is most likely to be there still. */
+static void put_cgroup(struct supervisor *s, struct one *o, uint64_t id)
+{
+	uint64_t *told = &o->told[id % ATTACHED_CGROUPS];
+	struct note n;
+
+	if (!o->a.parent || !id || *told == id)
+		return;
+	*told = id;
+	init(o, &n, NOTE_CGROUP);
+	n.cgroup.id = id;
+	find_cgroup(o->all->roots.cgroup2, id, n.cgroup.path, sizeof n.cgroup.path);
+	push(s, o, &n);
+}
+
 /* ---- events ---- */
 
 static void put_event(struct supervisor *s, struct one *o, const struct weir_event *ev)
 {
 	struct note n;
 
+	put_cgroup(s, o, ev->key.cgroup);
 	init(o, &n, NOTE_EVENT);
 	n.event = *ev;
 	remembered_judged(&o->names, &ev->key, &n.judged);
@@ -215,6 +263,7 @@ static void put_flows(struct supervisor *s, struct one *o)
 
 		if (is_next(o, key))
 			continue;
+		put_cgroup(s, o, key->cgroup);
 		init(o, &n, NOTE_FLOW);
 		n.flow.key = *key;
 		remembered_judged(&o->names, key, &n.judged);
@@ -326,8 +375,15 @@ static void put_gap(struct supervisor *s, struct one *o, const struct window_gap
 		 : before->open ? "the service that wrote its events ended without a word; what it had counted is in this sum"
 				: "the service that wrote its events was stopped");
 	push(s, o, &n);
-	log_info("%s: nobody wrote its events for a while: %" PRIu64 " attempts were made, %" PRIu64 " of them have no details",
-		 o->a.id, n.undrained.counts.attempts, n.undrained.counts.unlisted);
+	if (!n.undrained.counts.attempts)
+		log_info("%s: nobody wrote its events for a while, and nothing was tried meanwhile", o->a.id);
+	else if (!n.undrained.counts.unlisted)
+		log_info("%s: nobody wrote its events for a while: %" PRIu64 " attempts were made", o->a.id,
+			 n.undrained.counts.attempts);
+	else
+		log_info("%s: nobody wrote its events for a while: %" PRIu64 " attempts were made, %" PRIu64
+			 " of them have no details",
+			 o->a.id, n.undrained.counts.attempts, n.undrained.counts.unlisted);
 }
 
 void window_begin(struct supervisor *s, struct one *o, const struct window_gap *gap, const struct attachment *sockets)
@@ -339,6 +395,7 @@ void window_begin(struct supervisor *s, struct one *o, const struct window_gap *
 	o->began_ns = now_ns();
 	o->dropped = 0;
 	o->full = false;
+	memset(o->told, 0, sizeof o->told);
 	o->at = (struct progress_at){.began_ns = wall_ns(), .record = o->a.record, .open = 1};
 	/* What one without an end had counted is told in this one's sum, with its flows, which are still in the kernel. */
 	if (gap->known) {

@@ -71,6 +71,7 @@ class Case(unittest.TestCase):
         self.assertTrue(done.stderr.startswith("weir: oci-hook: "), done.stderr)
         self.assertIn(words, done.stderr)
         self.assertNotIn("\033", done.stderr)
+        return done
 
     def works(self, state, *args):
         done = self.hook(state, *args)
@@ -124,6 +125,19 @@ class Arguments(Case):
         done = subprocess.run(apart.enter("script", "-qec", WEIR + " oci-hook", "/dev/null"), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=20 * SLOW, text=True)
         self.assertIn("a container runtime calls this", done.stdout)
         self.assertEqual(done.returncode, 1)
+
+    def test_a_state_that_never_ends(self):
+        for begins in ("", "{"):
+            with self.subTest(begins=begins):
+                p = subprocess.Popen(apart.enter(WEIR, "oci-hook"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                self.addCleanup(p.communicate)
+                self.addCleanup(p.kill)
+                p.stdin.write(begins)
+                p.stdin.flush()
+                started = time.monotonic()
+                self.assertEqual(p.wait(timeout=15 * SLOW), 1)
+                self.assertGreater(time.monotonic() - started, 8)
+                self.assertIn("did not end within 10 s", p.stderr.read())
 
     def test_without_root(self):
         program = shutil.copy(WEIR, folder.path)
@@ -265,7 +279,8 @@ class Create(Case):
         folder.put("mighty/config.json", {"ociVersion": "1.0.2", "process": {"args": ["sh"], "cwd": "/", "capabilities": {k: caps for k in ("bounding", "effective", "permitted")}},
                                           "linux": {"namespaces": [{"type": "mount"}]}})  # fmt: skip
         w = self.container()
-        self.fails("coverage: refused: ", self.state(w.pid, bundle=os.path.join(folder.path, "mighty")))
+        done = self.fails("coverage: refused: ", self.state(w.pid, bundle=os.path.join(folder.path, "mighty")))
+        self.assertNotIn("--force", done.stderr)
         self.assertEqual((self.attachments(), w.tcp(DENIED)), ([], 0))
 
 
@@ -297,12 +312,16 @@ class Files(Case):
                 h = self.read(path)
                 self.assertEqual((set(h), h["version"]), ({"version", "hook", "when", "stages"}, "1.0.0"))
                 self.assertEqual((set(h["hook"]), set(h["when"])), ({"path", "args", "timeout"}, {"annotations"}))
-                self.assertTrue(os.path.isabs(h["hook"]["path"]))
-                self.assertEqual(h["hook"]["args"][:2], ["weir", "oci-hook"])
+                self.assertTrue(os.path.exists(h["hook"]["path"]) or h["stages"] == ["poststop"], "passed over where it is missing")
+                command = h["hook"]["args"]
+                if h["hook"]["path"] == "/bin/sh":
+                    self.assertEqual((command[:2], len(command)), (["sh", "-c"], 3))
+                    command = command[2].removeprefix("exec /usr/local/bin/").split()
+                self.assertEqual((command[:2], len(command)), (["weir", "oci-hook"], 3))
                 ((key, value),) = h["when"]["annotations"].items()
                 self.assertTrue(re.search(key, ANNOTATION) and not re.search(key, ANNOTATION + "x") and not re.search(key, "weir-dev/policy"))
                 self.assertTrue(re.search(value, "") and re.search(value, "tool-call"))
-                stages[h["hook"]["args"][2]] = h["stages"]
+                stages[command[2]] = h["stages"]
         self.assertEqual(stages, {"create": ["createRuntime"], "stop": ["poststop"]})
 
     def test_manual_shows_the_file(self):
@@ -333,10 +352,8 @@ class Files(Case):
         self.addCleanup(self.no_cgroups)
         os.makedirs(self.storage + "/hooks")
         for name in ("weir.json", "weir-stop.json"):
-            h = self.read(name)
-            h["hook"]["path"] = WEIR
-            with open("%s/hooks/%s" % (self.storage, name), "w") as f:
-                json.dump(h, f)
+            with open(os.path.join(HOOKS, name)) as shipped, open("%s/hooks/%s" % (self.storage, name), "w") as f:
+                f.write(shipped.read().replace("/usr/local/bin/weir", WEIR))
         root = self.storage + "/image"
         for d in ("bin", "proc", "dev", "sys", "etc", "run", "tmp", "usr", "lib", "lib64"):
             os.makedirs(os.path.join(root, d))

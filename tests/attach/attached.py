@@ -25,7 +25,7 @@ KEYS = {
     "reason": {"name", "detail", "text", "mend"},
     "problem": {"name", "text"},
     "counters": {"attempts", "denied", "allowed", "would_deny", "inbound", "unlisted", "packets", "bytes"},
-    "canary": {"proven", "attempts", "denied", "leaf", "why"},
+    "canary": {"proven", "attempts", "denied", "would_deny", "leaf", "why"},
     "socket": {"pid", "comm", "protocol", "local", "remote", "state", "elsewhere", "verdict"},
     "events": {"written", "by_pid", "text"},
 }

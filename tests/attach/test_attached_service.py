@@ -374,9 +374,39 @@ class Records(Case):
         self.assertEqual((e["verdict"], e["reason"], e["host_pid"]), ("denied", "no_entry", w.pid))
         r = self.record(s, a)
         self.assertEqual((r["target"]["unknown"], r["target"]["kind"], r["policy"]), ("deny", "parent", ""))
+        # Who it was, by a name that the next command takes, and by the number that the kernel has.
+        stranger = self.cgroup.full("all/stranger")
+        self.assertEqual((e["cgroup"], e["cgroup_id"]), ("/%s/all/stranger" % self.cgroup.name, os.stat(stranger).st_ino))
+        shown = apart.weir("audit", "show", a["id"] + ".1", "--state-dir", s.state).stdout
+        self.assertIn("in /%s/all/stranger (id %d)" % (self.cgroup.name, e["cgroup_id"]), shown)
         self.assertEqual(apart.weir("detach", "--id", a["id"]).returncode, 0)
         r = self.ended(s, a)
         self.assertGreaterEqual(r["egress"]["denied"], 1)
+
+    def test_a_parent_that_denies_what_it_let_through(self):
+        """Each record says one thing of what has no policy, and has only what was judged so."""
+        s = self.serve()
+        self.cgroup.make("all/stranger")
+        a = apart.json("attach", "--parent", self.cgroup.full("all"), "--unknown", "allow")
+        w = self.workload("all/stranger")
+        w.tcp(ALLOWED)
+        self.assertEqual(self.event(s, a, address=ALLOWED)["verdict"], "would_deny")
+        apart.json("attach", "--parent", self.cgroup.full("all"), "--unknown", "deny")
+        r = self.ended(s, a)
+        self.assertEqual((r["target"]["unknown"], r["termination"]["reason"]), ("allow", "policy"))
+        self.assertEqual(w.tcp(ALLOWED), errno.EPERM)
+        self.assertEqual(self.event(s, a, 2, address=ALLOWED)["verdict"], "denied")
+        self.assertEqual(self.record(s, a, 2)["target"]["unknown"], "deny")
+        # Without a number: the windows there are.
+        shown = apart.weir("audit", "show", a["id"], "--state-dir", s.state)
+        self.assertEqual(shown.returncode, 0, shown.stderr)
+        for number in (1, 2):
+            self.assertIn("%s.%d " % (a["id"], number), shown.stdout)
+        self.assertIn("weir audit show %s.2" % a["id"], shown.stdout)
+        listed = json.loads(apart.weir("audit", "show", a["id"], "--json", "--state-dir", s.state).stdout)
+        self.assertEqual([r["run_id"] for r in listed["runs"]], ["%s.%d" % (a["id"], n) for n in (1, 2)])
+        self.assertIn("parent " + r["target"]["ref"], apart.weir("audit", "ls", "--state-dir", s.state).stdout)
+        self.assertEqual(apart.weir("audit", "show", a["id"][:-1], "--state-dir", s.state).returncode, 1)
 
 
 class Deaths(Case):
