@@ -125,6 +125,11 @@ test: ## every test that runs on this machine (root; under ten minutes)
 	@$(MAKE) --no-print-directory -j2 $(B)/weir $(B)/weir-hooks units progs
 	@WEIR_SOAK=$${WEIR_SOAK:-500} python3 tests/run.py unit bpf api system
 
+.PHONY: test-crash
+test-crash: $(B)/weir ## every process of Weir killed in turn, at the start, in the middle of a run, at the end (root)
+	@$(MAKE) --no-print-directory -j2 $(B)/weir-hooks progs
+	@python3 tests/run.py crash
+
 .PHONY: test-san
 test-san: ## the unit and API tests again, built with ASan and UBSan
 	@deploy/install-packages build test
@@ -153,7 +158,9 @@ test-agents: ## images, agents, tool calls, their way out, MCP and the SDK (root
 .PHONY: test-attach
 test-attach: ## policies on cgroups that somebody else made: attach, detach, status, the service (root; under five minutes)
 	@deploy/install-packages build run test containers
-	@$(MAKE) --no-print-directory -j2 $(B)/weir $(B)/weir-hooks progs
+	@$(MAKE) --no-print-directory -j2 $(B)/weir $(B)/weir-hooks progs $(B)/bpf/test_attached $(B)/bpf/test_canary
+	@python3 tests/run.py -k test_attached bpf
+	@python3 tests/run.py -k test_canary bpf
 	@python3 tests/run.py --at-once 2 attach
 
 .PHONY: test-containers
@@ -163,6 +170,12 @@ test-containers: ## containers, pods, hooks and manifests (root; under four minu
 	@/usr/bin/python3 tests/run.py containers
 
 KERNEL ?= 6.1
+.PHONY: test-containers-long
+test-containers-long: ## the manifests' containers, started by podman with the privileges that they give (root)
+	@deploy/install-packages build run test agents containers
+	@$(MAKE) --no-print-directory -j2 $(B)/weir $(B)/weir-hooks $(CONTAINER_PROGS)
+	@/usr/bin/python3 tests/run.py containers_long
+
 .PHONY: test-vm
 test-vm: ## the core on a stock kernel under emulation: KERNEL=6.1 (default), 6.12, 7.2
 	@deploy/install-packages build run test containers vm
@@ -256,4 +269,4 @@ clean: ## remove build/
 
 .PHONY: help
 help: ## this list
-	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

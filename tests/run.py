@@ -26,6 +26,8 @@ import unittest
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 C_GROUPS = ("unit", "bpf", "api")
+# Of `bpf`, only when asked for by name (-k): they are run with the suite that they belong to.
+APART = ("bpf/test_attached", "bpf/test_canary")
 PROGRAM_SECONDS = 300
 LONG = ("test_api_clients", "test_guard", "test_judge")
 PROGRAMS_AT_ONCE = 3  # most of what they do is wait
@@ -76,7 +78,7 @@ def run_programs(groups, tally, pattern):
         found = [p for p in glob.glob(os.path.join(TOP, "build", tree, name, "test_*")) if os.access(p, os.X_OK) and "." not in os.path.basename(p)]
         if not found:
             tally.add("%s: nothing built" % group, "failed")
-        chosen += [(group, p) for p in sorted(found) if pattern in os.path.basename(p)]
+        chosen += [(group, p) for p in sorted(found) if pattern in os.path.basename(p) and (pattern or not p.endswith(APART))]
     chosen.sort(key=lambda c: (os.path.basename(c[1]) not in LONG, c))
     with concurrent.futures.ThreadPoolExecutor(PROGRAMS_AT_ONCE) as pool:
         running = {pool.submit(run_program, path): (group, path) for group, path in chosen}

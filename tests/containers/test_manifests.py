@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """deploy/kubernetes, deploy/container and docs/operations.md: every document against Kubernetes' own description of it, strictly; and
-what they name exists. No cluster is here, and none is claimed; test_as_pod.py shows that the privileges they give are enough.
+what they name exists. No cluster is here, and none is claimed; tests/containers_long shows that the privileges they give are enough.
 
 The descriptions are npm packages (tests/containers/manifests/package.json); they are installed below build/ once."""
 import glob

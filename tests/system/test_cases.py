@@ -11,10 +11,13 @@ import json
 import os
 import re
 import subprocess
+import sys
 import time
 import unittest
 
 from lib import SLOW, TOP, Service
+
+sys.path.append(os.path.join(TOP, "tests", "crash"))
 
 # Numbers of the catalogue: escape, network, resources, output, life cycle, files, ordinary Python, tool calls, input.
 NUMBERS = {

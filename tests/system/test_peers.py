@@ -7,9 +7,13 @@ those of other products' features (charts as objects, a choice of interpreter, m
 import base64
 import concurrent.futures
 import importlib
+import os
+import sys
 import unittest
 
-from lib import SLOW, Service
+from lib import SLOW, TOP, Service
+
+sys.path.append(os.path.join(TOP, "tests", "crash"))
 
 MIB = 1 << 20
 

@@ -227,14 +227,12 @@ static void test_longest_names_of_strangers(void **state)
 static char *edit(const char *text, const char *path, const char *value)
 {
 	json_t *root = json_loads(text, 0, NULL), *o = root;
-	char name[64], *slash, *out;
+	char words[64], *name = words, *slash, *out;
 
-	snprintf(name, sizeof name, "%s", path);
-	for (char *at = name; (slash = strchr(at, '/')); at = slash + 1) {
+	snprintf(words, sizeof words, "%s", path);
+	for (; (slash = strchr(name, '/')); name = slash + 1) {
 		*slash = 0;
-		o = json_is_array(o) ? json_array_get(o, (size_t)atoi(at)) : json_object_get(o, at);
-		memmove(name, slash + 1, strlen(slash + 1) + 1);
-		slash = name - 1;
+		o = json_is_array(o) ? json_array_get(o, (size_t)atoi(name)) : json_object_get(o, name);
 	}
 	assert_non_null(o);
 	if (value)

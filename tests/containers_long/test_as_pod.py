@@ -9,13 +9,13 @@ import sys
 import tempfile
 import unittest
 
-from as_pod import AsPod
-from boxes import detach_all_of, shared, status, traces
 from lib import SLOW, TOP
-from test_manifests import DEPLOY, check, install
 
-sys.path.append(os.path.join(TOP, "tests", "agents"))
+sys.path += [os.path.join(TOP, "tests", "containers"), os.path.join(TOP, "tests", "agents")]
 import fixture  # noqa: E402 (images of agents)
+from as_pod import AsPod  # noqa: E402
+from boxes import detach_all_of, shared, status, traces  # noqa: E402
+from test_manifests import DEPLOY, check, install  # noqa: E402
 
 
 def documents():
