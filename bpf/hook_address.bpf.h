@@ -165,9 +165,8 @@ static __always_inline int judge_connect(struct bpf_sock_addr *ctx, struct attem
 #define SOCKETS_UNBOUNDED 0x7fffffffffffffffLL
 
 /*
- * Puts a socket into the account of the cgroup it was made in: once, whoever else tries at the same moment. Without memory for
- * it
- * (`o` is NULL) it is refused.
+ * Puts a socket into the account of the cgroup it was made in: once, whoever else tries at the same moment. Without memory
+ * for it (`o` is NULL) it is refused.
  */
 static __always_inline weir_judgement count_socket(struct weir_owner *o, __u64 made_in)
 {

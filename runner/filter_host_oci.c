@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A profile is an action for everything, and rules: names, an action, and for each argument at most one comparison. Two rules
- *for one call must not fit the same arguments, or it is the runtime's library that says which of them counts. So what is asked
- *of arguments is said as a partition: blocks of values, aligned to powers of two, each with its mask. Comparisons by size are
- *not used: they look at 64 bits where the kernel takes 32, and old libraries got them wrong.
+ * for one call must not fit the same arguments, or it is the runtime's library that says which of them counts. So what is asked
+ * of arguments is said as a partition: blocks of values, aligned to powers of two, each with its mask. Comparisons by size are
+ * not used: they look at 64 bits where the kernel takes 32, and old libraries got them wrong.
  *
  * The action for everything is ENOSYS: a call or an argument that no rule names is refused, in the way that makes programs and
  * C libraries do without. This is where the profile is stricter than the filter that it says again:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import unittest
 
 from internet import Holder, in_netns
 from lib import SLOW, WEIR, cgroup2_mount
@@ -207,3 +208,18 @@ class Folder:
 
     def close(self):
         shutil.rmtree(self.path)
+
+
+class AttachedCase(unittest.TestCase):
+    """A cgroup of its own for each test; whatever was attached is taken off at its end, and nothing of it is left."""
+
+    apart = None  # the module's: setUpModule() says which
+
+    def setUp(self):
+        self.cgroup = Cgroup()
+        self.addCleanup(self.tidy)
+
+    def tidy(self):
+        self.apart.weir("detach", "--all")
+        self.cgroup.remove()
+        self.assertEqual(self.apart.pins(), [])

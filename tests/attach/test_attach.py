@@ -22,7 +22,7 @@ import time
 import unittest
 import unittest.mock
 
-from attached import NOBODY, Apart, Cgroup, Folder
+from attached import NOBODY, Apart, AttachedCase, Cgroup, Folder
 from footprint import tree
 from internet import Ears, Holder
 from lib import BUILD, SLOW, WEIR, WEIR_HOOKS, cgroup2_mount, free_port, libc
@@ -193,6 +193,7 @@ class Pump:
 def setUpModule():
     global apart, world, folder, policy, second
     apart, world, folder = Apart(), World(), Folder()
+    AttachedCase.apart = apart
     rule = {"name": "web", "verdict": "allow", "protocol": ["tcp", "udp"], "ports": PORT}
     policy = folder.put("first.json", {"name": "first", "default": "deny", "rules": [dict(rule, to=[ALLOWED4, ALLOWED6])]})
     second = folder.put("second.json", {"name": "second", "default": "deny", "rules": [dict(rule, to=[ALLOWED4, ALLOWED6, OTHER4])]})
@@ -204,16 +205,7 @@ def tearDownModule():
     folder.close()
 
 
-class Case(unittest.TestCase):
-    def setUp(self):
-        self.cgroup = Cgroup()
-        self.addCleanup(self.tidy)
-
-    def tidy(self):
-        apart.weir("detach", "--all")
-        self.cgroup.remove()
-        self.assertEqual(apart.pins(), [])
-
+class Case(AttachedCase):
     def pump(self, *flows, path="app"):
         self.cgroup.make(path)
         p = Pump(self.cgroup.full(path), *flows)

@@ -17,7 +17,7 @@ import subprocess
 import time
 import unittest
 
-from attached import ALLOWED, DENIED, KEYS, NOBODY, POLICY, Apart, Cgroup, Folder, Network, Workload
+from attached import ALLOWED, DENIED, KEYS, NOBODY, POLICY, Apart, AttachedCase, Cgroup, Folder, Network, Workload
 from lib import SLOW, TOP, WEIR, cgroup_mounts
 
 ID = re.compile(r"attached-[a-z0-9]{10}")
@@ -29,6 +29,7 @@ DOCKER = "docker/%s" % ("ab" * 32)
 def setUpModule():
     global apart, network, folder, policy
     apart, network, folder = Apart(), Network(), Folder()
+    AttachedCase.apart = apart
     policy = folder.put("policy.json", POLICY)
 
 
@@ -38,16 +39,7 @@ def tearDownModule():
     folder.close()
 
 
-class Case(unittest.TestCase):
-    def setUp(self):
-        self.cgroup = Cgroup()
-        self.addCleanup(self.tidy)
-
-    def tidy(self):
-        apart.weir("detach", "--all")
-        self.cgroup.remove()
-        self.assertEqual(apart.pins(), [])
-
+class Case(AttachedCase):
     def workload(self, path="app", **kw):
         self.cgroup.make(path)
         w = Workload(self.cgroup.full(path), network, **kw)

@@ -14,7 +14,7 @@ import tempfile
 import time
 import unittest
 
-from attached import ALLOWED, DENIED, NOBODY, POLICY, Apart, Cgroup, Folder, Network, Workload
+from attached import ALLOWED, DENIED, NOBODY, POLICY, Apart, AttachedCase, Cgroup, Folder, Network, Workload
 from lib import SLOW, TOP, WEIR, cgroup_mounts
 
 ANNOTATION = "weir.dev/policy"
@@ -25,6 +25,7 @@ HOOKS = os.path.join(TOP, "deploy", "oci")
 def setUpModule():
     global apart, network, folder, policies
     apart, network, folder = Apart(), Network(), Folder()
+    AttachedCase.apart = apart
     for name in ("ours", "other"):
         folder.put("policies/%s.json" % name, {**POLICY, "name": name})
     policies = os.path.join(folder.path, "policies")
@@ -38,16 +39,7 @@ def tearDownModule():
     folder.close()
 
 
-class Case(unittest.TestCase):
-    def setUp(self):
-        self.cgroup = Cgroup()
-        self.addCleanup(self.tidy)
-
-    def tidy(self):
-        apart.weir("detach", "--all")
-        self.cgroup.remove()
-        self.assertEqual(apart.pins(), [])
-
+class Case(AttachedCase):
     def container(self, path="docker/" + CONTAINER):
         self.cgroup.make(path)
         w = Workload(self.cgroup.full(path), network)

@@ -817,12 +817,12 @@ static void test_open_refuses_what_is_no_cgroup(void **state)
 static bool real_host(struct target_roots *r, char room[256])
 {
 	if (target_host_roots(r, room, &e) < 0) {
-		printf("no cgroup2 that could be used here: %s\n", e.msg);
+		print_message("skip: no cgroup2 that could be used here: %s\n", e.msg);
 		return false;
 	}
 	snprintf(own, sizeof own, "%s/weir-test-target-%d", r->cgroup2, (int)getpid());
 	if (mkdir(own, 0755) < 0) {
-		printf("no cgroup can be made here: %s\n", strerror(errno));
+		print_message("skip: no cgroup can be made here: %s\n", strerror(errno));
 		return false;
 	}
 	return true;

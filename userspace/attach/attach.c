@@ -410,14 +410,6 @@ static int prove(struct making *m, struct err *e)
 	return rc;
 }
 
-static uint64_t wall_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_REALTIME, &ts);
-	return (uint64_t)ts.tv_sec * SECOND_NS + (uint64_t)ts.tv_nsec;
-}
-
 static int write_down(struct making *m, struct err *e)
 {
 	struct attachment *a = m->a;
@@ -549,7 +541,7 @@ static int make_fresh(struct making *m, struct err *e)
 		rc = give_leave(m, e);
 	if (rc == 0)
 		rc = prove(m, e);
-	m->a->attached_ns = wall_ns();
+	m->a->attached_ns = clock_wall_ns();
 	if (rc == 0)
 		rc = write_down(m, e);
 	if (rc == 0)

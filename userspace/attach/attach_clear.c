@@ -17,14 +17,6 @@
 #define PATIENCE 20
 #define KEPT_NS (ATTACHED_GONE_KEPT_S * SECOND_NS)
 
-static uint64_t wall_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_REALTIME, &ts);
-	return (uint64_t)ts.tv_sec * SECOND_NS + (uint64_t)ts.tv_nsec;
-}
-
 /* Whether another attachment judges the same cgroup: then its leave at parents stays. */
 static bool judged_by_another(const struct attachment_list *l, const struct attachment *a, const struct target_roots *roots)
 {
@@ -341,8 +333,11 @@ static int clear_all(struct clearing *c, struct err *e)
 
 int attach_clear_up(void (*last)(void *ctx, const struct attachment *a), void *ctx, struct err *e)
 {
-	struct clearing c = {
-	    .last = last, .ctx = ctx, .now = wall_ns(), .drained = !last && attachment_drained_by(), .patience = PATIENCE};
+	struct clearing c = {.last = last,
+			     .ctx = ctx,
+			     .now = clock_wall_ns(),
+			     .drained = !last && attachment_drained_by(),
+			     .patience = PATIENCE};
 	_cleanup_fd_ int lock = -1;
 	int rc;
 

@@ -23,6 +23,7 @@
 #include "core/escape.h"
 #include "core/keyline.h"
 #include "kernel/cgroup.h"
+#include "kernel/cgroupid.h"
 
 #define WALK_LEVELS 64	       /* of directories below the one where a walk starts */
 #define WALK_DIRECTORIES 65536 /* the kernel's own default limit is far above; no host has that many workloads */
@@ -155,17 +156,6 @@ static int open_below(const struct target_roots *roots, const char *path, int fl
 		return -errno;
 	fd = syscall(SYS_openat2, top, path + strspn(path, "/"), &how, sizeof how);
 	return fd < 0 ? -errno : (int)fd;
-}
-
-static uint64_t cgroup_id(int fd)
-{
-	struct {
-		struct file_handle h;
-		uint64_t id;
-	} fh = {.h.handle_bytes = sizeof fh.id};
-	int mount_id;
-
-	return name_to_handle_at(fd, "", &fh.h, &mount_id, AT_EMPTY_PATH) == 0 ? fh.id : 0;
 }
 
 static bool is_weirs(const char *path)
@@ -736,7 +726,7 @@ int target_open(struct target *t, const struct target_roots *roots, struct err *
 		return err_errno(e, -fd, where, "open %s%s", roots->cgroup2, shown(text, t->path));
 	if (fstatfs(fd, &fs) < 0 || fs.f_type != CGROUP2_SUPER_MAGIC)
 		return err_set(e, EINVAL, where, "%s%s is no cgroup of version 2", roots->cgroup2, shown(text, t->path));
-	id = cgroup_id(fd);
+	id = cgroup_id_of(fd);
 	if (!id)
 		return err_errno(e, errno, where, "ask for the id of the cgroup %s", shown(text, t->path));
 	/* Of one that was open before the depth is known: cgroups do not move. Checks of many come here all the time. */

@@ -18,6 +18,7 @@
 
 #include "core/cleanup.h"
 #include "guard.skel.h"
+#include "kernel/cgroupid.h"
 
 #define LAYER "policy"
 #define BPFFS "/sys/fs/bpf"
@@ -112,17 +113,6 @@ static const char *verdict_line(char *log)
 		why = line;
 	}
 	return why;
-}
-
-static uint64_t cgroup_id(int fd)
-{
-	struct {
-		struct file_handle h;
-		uint64_t id;
-	} fh = {.h.handle_bytes = sizeof fh.id};
-	int mount_id;
-
-	return name_to_handle_at(fd, "", &fh.h, &mount_id, AT_EMPTY_PATH) == 0 ? fh.id : 0;
 }
 
 static int open_programs(struct guard_bpf **ret, char *log, struct err *e)
@@ -429,7 +419,7 @@ static int pin_all(const struct guard *g, const char *dir, struct err *e)
 static int create_in(struct guard *g, const struct guard_opts *opts, struct err *e)
 {
 	_cleanup_free_ char *log = malloc(VERIFIER_LOG_BYTES);
-	uint64_t root = cgroup_id(opts->cgroup_fd);
+	uint64_t root = cgroup_id_of(opts->cgroup_fd);
 	struct guard_bpf *s;
 	int rc;
 

@@ -60,8 +60,8 @@ int inforce_apply(struct inforce *f, struct guard *g, uint32_t slot, struct err 
 
 /*
  * The same document is in `slot` already, as `generation`, put there by another process at another time: what its dynamic sets
- * hold here and now is put in its place. -ESTALE: the slot's generation is
- * another. The caller sees to it that nobody replaces the policy meanwhile.
+ * hold here and now is put in its place. -ESTALE: the slot's generation is another. The caller sees to it that nobody replaces
+ * the policy meanwhile.
  */
 int inforce_resume(struct inforce *f, struct guard *g, uint32_t slot, uint32_t generation, struct err *e);
 

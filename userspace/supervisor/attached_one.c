@@ -205,16 +205,12 @@ static struct window_gap no_gap(const struct one *o)
 static struct window_gap find_gap(struct one *o, uint32_t record)
 {
 	struct window_gap gap = {0};
-	struct timespec now;
-	uint64_t now_wall;
 
-	clock_gettime(CLOCK_REALTIME, &now);
-	now_wall = (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 	o->slot = o->all->progress ? progress_of(o->all->progress, o->a.id) : NULL;
 	gap.known = o->slot && progress_read(o->slot, &gap.before) && gap.before.record == record;
 	if (!gap.known)
 		memset(&gap.before, 0, sizeof gap.before);
-	gap.told = record > 0 || now_wall - o->a.attached_ns > TOLD_S * SECOND_NS;
+	gap.told = record > 0 || clock_wall_ns() - o->a.attached_ns > TOLD_S * SECOND_NS;
 	return gap;
 }
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/cleanup.h"
+#include "core/clock.h"
 #include "core/log.h"
 #include "core/tokens.h"
 #include "supervisor/attached.h"
@@ -17,14 +18,6 @@
 #define FULL_PARTS 4	   /* a window is full when so many parts, less one, of its flows are used */
 #define KERNFS_HANDLE 0xfe /* the kernel's FILEID_KERNFS */
 #define RING_EVENTS 4096   /* more than the ring of one holds */
-
-static uint64_t wall_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_REALTIME, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-}
 
 static void init(const struct one *o, struct note *n, enum note_type type)
 {
@@ -101,7 +94,7 @@ static bool is_full(const struct one *o, const struct weir_sandbox *now)
 void window_look(struct supervisor *s, struct one *o)
 {
 	(void)s;
-	o->at.wall_ns = wall_ns();
+	o->at.wall_ns = clock_wall_ns();
 	if (read_counters(o, &o->at.seen, &o->at.seen_lost))
 		o->full = is_full(o, &o->at.seen);
 	keep(o);
@@ -396,7 +389,7 @@ void window_begin(struct supervisor *s, struct one *o, const struct window_gap *
 	o->dropped = 0;
 	o->full = false;
 	memset(o->told, 0, sizeof o->told);
-	o->at = (struct progress_at){.began_ns = wall_ns(), .record = o->a.record, .open = 1};
+	o->at = (struct progress_at){.began_ns = clock_wall_ns(), .record = o->a.record, .open = 1};
 	/* What one without an end had counted is told in this one's sum, with its flows, which are still in the kernel. */
 	if (gap->known) {
 		o->at.base = before->open ? before->base : before->seen;
@@ -450,7 +443,7 @@ void window_end(struct supervisor *s, struct one *o, enum window_end why, const 
 	o->open = false;
 	o->full = false;
 	o->at.open = 0;
-	o->at.wall_ns = wall_ns();
+	o->at.wall_ns = clock_wall_ns();
 	o->at.base = o->at.seen = now;
 	o->at.base_lost = o->at.seen_lost = lost;
 	keep(o);
