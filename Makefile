@@ -39,13 +39,17 @@ CPPFLAGS := -Ibpf -Iuserspace -Irunner -I$(B)/gen -D_GNU_SOURCE
 CFLAGS ?= -O2 -g
 ALL_CFLAGS := -std=gnu17 $(CFLAGS) $(WARN) $(if $(SANFLAGS),$(SANFLAGS),$(HARDEN))
 ALL_LDFLAGS := $(if $(SANFLAGS),$(SANFLAGS),$(HARDEN_LD)) $(LDFLAGS)
-LIBS := -lbpf -lelf -lseccomp -ljansson -lmicrohttpd -lgnutls -larchive -lslirp
+LIBS := -lbpf -lelf -lseccomp -ljansson -lmicrohttpd -lgnutls -larchive -lslirp -lsqlite3
 
 CORE_SRC := $(wildcard userspace/core/*.c)
 WEIR_SRC := $(wildcard userspace/*/*.c) $(filter-out runner/init.c runner/init_%.c,$(wildcard runner/*.c))
 WEIR_OBJ := $(WEIR_SRC:%.c=$(B)/obj/%.o)
-# The same program with switches that make a set-up step fail or be left out: for tests, never installed.
-HOOKS_OBJ := $(WEIR_SRC:%.c=$(B)/obj-hooks/%.o)
+# All of it but main(), for programs that test a part.
+LIBWEIR := $(B)/libweir.a
+# The same program with switches that make a set-up step fail or be left out: for tests, never installed. Only the files that
+# know of these switches are compiled twice.
+HOOKS_SRC := $(shell grep -l WEIR_TEST_HOOKS $(WEIR_SRC)) runner/blobs.c
+HOOKS_OBJ := $(filter-out $(HOOKS_SRC:%.c=$(B)/obj/%.o),$(WEIR_OBJ)) $(HOOKS_SRC:%.c=$(B)/obj-hooks/%.o)
 
 .PHONY: all
 all: $(B)/weir ## build build/weir
@@ -53,7 +57,7 @@ all: $(B)/weir ## build build/weir
 -include Makefile.local
 
 # ---- kernel programs ----
-BPF_OBJECTS := guard held
+BPF_OBJECTS := guard held meter
 $(BPF_OBJECTS:%=$(B)/gen/%.bpf.o): $(B)/gen/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) vmlinux/vmlinux.h
 	$(say) BPF $@
 	@mkdir -p $(@D)
@@ -81,6 +85,7 @@ $(B)/obj/runner/blobs.o: $(B)/gen/plain/weir-init $(EMBEDDED)
 $(B)/obj-hooks/runner/blobs.o: $(B)/gen/hooks/weir-init $(EMBEDDED)
 $(B)/obj/userspace/kernel/guard.o $(B)/obj-hooks/userspace/kernel/guard.o: $(B)/gen/guard.skel.h
 $(B)/obj/userspace/attach/inspect_sockets.o $(B)/obj-hooks/userspace/attach/inspect_sockets.o: $(B)/gen/held.skel.h
+$(B)/obj/userspace/kernel/meter.o $(B)/obj-hooks/userspace/kernel/meter.o: $(B)/gen/meter.skel.h
 
 $(B)/obj/%.o: %.c
 	$(say) CC $<
@@ -96,13 +101,17 @@ $(B)/weir: $(WEIR_OBJ)
 	$(say) LINK $@
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
+$(LIBWEIR): $(filter-out $(B)/obj/userspace/cli/main.o,$(WEIR_OBJ))
+	$(say) AR $@
+	$(Q)rm -f $@ && ar rcs $@ $^
+
 $(B)/weir-hooks: $(HOOKS_OBJ)
 	$(say) LINK $@
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
 # ---- unit tests: one cmocka program per file; core and pure modules only, no root ----
 UNIT := $(patsubst tests/unit/%.c,$(B)/unit/%,$(wildcard tests/unit/test_*.c))
-$(B)/unit/%: tests/unit/%.c $(filter-out $(B)/obj/userspace/cli/main.o,$(WEIR_OBJ))
+$(B)/unit/%: tests/unit/%.c $(LIBWEIR)
 	$(say) TEST $@
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $(CPPFLAGS) $(ALL_LDFLAGS) $^ -lcmocka $(LIBS) -o $@
@@ -111,9 +120,9 @@ $(B)/unit/%: tests/unit/%.c $(filter-out $(B)/obj/userspace/cli/main.o,$(WEIR_OB
 BPF_TESTS := $(patsubst tests/bpf/%.c,$(B)/bpf/%,$(wildcard tests/bpf/test_*.c))
 API_TESTS := $(patsubst tests/api/%.c,$(B)/api/%,$(wildcard tests/api/test_*.c))
 -include tests/bpf/rules.mk tests/api/rules.mk
--include tests/progs/rules.mk tests/agents/rules.mk tests/containers/rules.mk
+-include tests/progs/rules.mk tests/agents/rules.mk tests/containers/rules.mk tests/report/rules.mk
 
--include $(WEIR_OBJ:.o=.d) $(HOOKS_OBJ:.o=.d)
+-include $(WEIR_OBJ:.o=.d) $(HOOKS_SRC:%.c=$(B)/obj-hooks/%.d)
 
 .PHONY: run
 run: ## from a clone to 42 and a denied DNS leak: installs, builds, serves, shows
@@ -124,6 +133,12 @@ test: ## every test that runs on this machine (root; under ten minutes)
 	@deploy/install-packages build run test
 	@$(MAKE) --no-print-directory -j2 $(B)/weir $(B)/weir-hooks units progs
 	@WEIR_SOAK=$${WEIR_SOAK:-500} python3 tests/run.py unit bpf api system
+
+.PHONY: test-audit
+test-audit: $(B)/weir ## what runs used and did, and whether the record can be trusted (root; under three minutes)
+	@deploy/install-packages build run test
+	@$(MAKE) --no-print-directory -j2 $(B)/weir-hooks progs
+	@python3 tests/run.py --at-once 2 audit
 
 .PHONY: test-crash
 test-crash: $(B)/weir ## every process of Weir killed in turn, at the start, in the middle of a run, at the end (root)
@@ -136,6 +151,8 @@ test-san: ## the unit and API tests again, built with ASan and UBSan
 	@$(MAKE) --no-print-directory -j2 SAN=1 units
 	@python3 tests/run.py san:unit san:api
 
+.PHONY: hooks
+hooks: $(B)/weir-hooks
 .PHONY: units
 units: $(UNIT) $(API_TESTS) $(if $(SANFLAGS),,$(BPF_TESTS))
 
@@ -179,7 +196,7 @@ test-containers-long: ## the manifests' containers, started by podman with the p
 .PHONY: test-vm
 test-vm: ## the core on a stock kernel under emulation: KERNEL=6.1 (default), 6.12, 7.2
 	@deploy/install-packages build run test containers vm
-	@$(MAKE) --no-print-directory -j2 $(B)/weir $(B)/weir-hooks $(B)/bpf/test_rules $(B)/bpf/test_judge $(CONTAINER_PROGS)
+	@$(MAKE) --no-print-directory -j2 $(B)/weir $(B)/weir-hooks $(B)/bpf/test_rules $(B)/bpf/test_judge $(B)/bpf/test_meter $(CONTAINER_PROGS)
 	@tests/vm/fetch $(KERNEL)
 	@tests/vm/run --kernel $(KERNEL) --timeout 900 -- env WEIR_SLOW=12 MUST_WORK=$(MUST_WORK) /usr/bin/python3 tests/run.py guest
 
@@ -206,15 +223,19 @@ FUZZ_FLAGS := -std=gnu17 -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno
 FUZZ_SECONDS ?= 60
 build/fuzz/obj/userspace/kernel/guard.o: $(B)/gen/guard.skel.h
 build/fuzz/obj/userspace/attach/inspect_sockets.o: $(B)/gen/held.skel.h
+build/fuzz/obj/userspace/kernel/meter.o: $(B)/gen/meter.skel.h
 build/fuzz/obj/runner/blobs.o: CPPFLAGS += -DINIT_BLOB='"$(B)/gen/plain/weir-init"'
 build/fuzz/obj/runner/blobs.o: $(B)/gen/plain/weir-init $(EMBEDDED)
 build/fuzz/obj/%.o: %.c
 	$(say) FUZZCC $<
 	@mkdir -p $(@D)
 	$(Q)$(CLANG) $(FUZZ_FLAGS) $(CPPFLAGS) -MMD -MP -c $< -o $@
-$(FUZZERS): build/fuzz/%: tests/fuzz/%.c $(FUZZ_OBJ)
+build/fuzz/libweir.a: $(FUZZ_OBJ)
+	$(say) AR $@
+	$(Q)rm -f $@ && ar rcs $@ $^
+$(FUZZERS): build/fuzz/%: tests/fuzz/%.c build/fuzz/libweir.a
 	$(say) FUZZLD $@
-	$(Q)$(CLANG) $(FUZZ_FLAGS) -fsanitize=fuzzer $< $(FUZZ_OBJ) $(LIBS) -o $@
+	$(Q)$(CLANG) $(FUZZ_FLAGS) -fsanitize=fuzzer $< build/fuzz/libweir.a $(LIBS) -o $@
 -include $(FUZZ_OBJ:.o=.d)
 
 .PHONY: fuzz
@@ -231,12 +252,12 @@ format: ## reformat the C files
 	clang-format -i $(C_FILES)
 
 .PHONY: lint
-lint: $(BPF_OBJECTS:%=$(B)/gen/%.skel.h) ## clang-format, cppcheck, clang-tidy, shellcheck, and the rule that core is pure
+lint: $(BPF_OBJECTS:%=$(B)/gen/%.skel.h) ## clang-format, cppcheck, clang-tidy, shellcheck, and the rule that core and report are pure
 	@deploy/install-packages lint
 	$(say) FORMAT
 	$(Q)clang-format --dry-run -Werror $(C_FILES)
-	$(say) PURE "userspace/core includes no kernel, network or process interface"
-	$(Q)! grep -nE '#include [<"](bpf/|linux/bpf|sys/socket|sys/mount|sched|microhttpd|seccomp|kernel/|supervisor/|api/|auditor/)' userspace/core/*.[ch]
+	$(say) PURE "userspace/core and userspace/report include no kernel, network or process interface"
+	$(Q)! grep -nE '#include [<"](bpf/|linux/bpf|sys/socket|sys/mount|sched|microhttpd|seccomp|kernel/|supervisor/|api/|auditor/)' userspace/core/*.[ch] $(wildcard userspace/report/*.[ch])
 	$(say) SHELL
 	$(Q)shellcheck deploy/install-packages deploy/quickstart deploy/container/weir .ci/run tests/fuzz/run tests/vm/fetch tests/vm/run
 	$(say) CPPCHECK
@@ -247,8 +268,14 @@ lint: $(BPF_OBJECTS:%=$(B)/gen/%.skel.h) ## clang-format, cppcheck, clang-tidy, 
 	$(Q)printf '%s\n' $(WEIR_SRC) $(wildcard runner/init*.c) | xargs -P2 -n6 sh -c 'clang-tidy --quiet "$$@" -- -std=gnu17 -Ibpf -Iuserspace \
 		-Irunner -I$(B)/gen -D_GNU_SOURCE -DINIT_BLOB="\"/dev/null\"" 2>/dev/null' tidy
 
+$(B)/bench/hostload: tests/bench/hostload.c
+	$(say) BENCH $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) -D_GNU_SOURCE $(ALL_LDFLAGS) $< -o $@
+
 .PHONY: bench
-bench: $(B)/weir $(B)/bench/bench_judge ## figures of this machine, with floors and peers beside them (root)
+bench: $(B)/weir $(B)/bench/bench_judge $(B)/bench/hostload ## figures of this machine, with floors and peers beside them (root)
+	-@deploy/install-packages bench # peers: without them their rows say so
 	@python3 tests/bench/bench.py
 
 .PHONY: install

@@ -27,7 +27,8 @@
 #define WEIR_IMAGES_MAX 264 /* compiled policies: each one's present and next, and a few that are being let go of */
 #define WEIR_FLOWS_MAX 65536
 #define WEIR_FLOWS_PER_SANDBOX 1024
-#define WEIR_RING_BYTES (4 * 1024 * 1024)
+#define WEIR_RING_BYTES (4 * 1024 * 1024) /* of denials; what was let through has a ring of its own .. */
+#define WEIR_RING_SHARE 4		  /* .. of one part in this many; where that is small, guard.c gives it more */
 
 /*
  * Live datagram sockets of one sandbox that were ever pointed at a destination. Such a socket can hold back about 60 KB of
@@ -205,8 +206,13 @@ struct weir_sandbox {
 	__u64 inbound_flows; /* distinct flows of those that got an entry */
 	__u64 flows;	     /* distinct flows that got an entry in the flows map */
 	__u64 unlisted; /* attempts with neither a flow entry nor an event (limit, full map or full ring): detail is lost */
-	__u64 packets;	/* allowed to leave */
+	__u64 packets;	/* let out, what is only watched included */
 	__u64 bytes;
+	__u64 denied_packets; /* refused at the packet hook, on their way out */
+	__u64 denied_bytes;
+	__u64 watched_packets; /* of `packets`: those that WEIR_WOULD_DENY was said of */
+	__u64 watched_bytes;
+	__u64 events; /* numbers given to events, from 1: one that is missing in the record was lost, see weir_event.seq */
 	/*
 	 * Datagram sockets made in this cgroup (UDP; ping too) that were pointed at a destination and still exist, however
 	 * many descriptors or processes share one. A level, not a counter, and signed: were it ever off by one below zero, a
@@ -253,26 +259,80 @@ struct weir_flow {
 struct weir_event {
 	struct weir_flow_key key;
 	__u64 time_ns; /* CLOCK_BOOTTIME */
+	__u64 seq;     /* of its cgroup's entry, from 1, without holes but for what was lost */
 	__u64 socket_cookie;
-	__u32 host_pid; /* thread group id in the host's pid namespace; 0 when unknown */
-	__u32 pid;	/* the same in the innermost pid namespace: what the process itself sees */
+	__u8 requested[16]; /* what the program named in connect() or sendmsg(), as daddr; with requested_family */
+	__u16 requested_port_be;
+	__u8 requested_family; /* 4 or 6; 0: nothing was named, or it is not known */
+	__u8 socket_type;      /* SOCK_STREAM, SOCK_DGRAM, SOCK_RAW ..; 0: not known. Says what a refusal tells the caller */
+	__u32 host_pid;	       /* thread group id in the host's pid namespace; 0 when unknown */
+	__u32 pid;	       /* the same in the innermost pid namespace: what the process itself sees */
 	__u32 uid;
 	__u32 len; /* bytes of the packet, or 0 at an address hook */
 	char comm[WEIR_COMM_LEN];
 	__u8 attribution;
-	__u8 pad[3];
+	__u8 pad[7];
 	__u16 dns_qtype;	    /* host order; 0 without a name */
 	__u16 dns_len;		    /* bytes used in dns[], 0 without a name */
 	__u8 dns[WEIR_DNS_MAX + 1]; /* the first question's name, as on the wire: untrusted, decoded in the auditor */
 };
 
-/* Failures inside the programs, one counter each: never silent. */
+/* Failures inside the programs, one counter each and for each hook (index: hook * WEIR_STAT_COUNT + stat): never silent. */
 enum weir_stat {
 	WEIR_STAT_RING_FULL = 0, /* event dropped, ring full */
-	WEIR_STAT_FLOW_FULL = 1, /* flow not listed, map full or limit reached */
+	WEIR_STAT_FLOW_FULL = 1, /* event dropped, no room in the map of flows, which all share */
 	WEIR_STAT_NO_ENTRY = 2,	 /* packet or connect denied because the cgroup has no entry */
 	WEIR_STAT_STORAGE = 3,	 /* no socket storage: a stream's attribution is lost, a datagram socket is refused */
-	WEIR_STAT_COUNT = 4,
+	WEIR_STAT_BEYOND = 4,	 /* no event was due: its cgroup has as many flows as are listed of one */
+	WEIR_STAT_COUNT = 5,
+};
+
+/* ---- the meter: what the kernel has counted of tasks that ended, and what they were ---- */
+
+#define WEIR_METERED_MAX 8192	  /* cgroups that are metered at once */
+#define WEIR_METER_DEPTH 32	  /* levels below the root of cgroup2 at which a cgroup can be metered */
+#define WEIR_EXECS_PER_CGROUP 128 /* programs that are listed, until it has a new allowance; all are counted */
+#define WEIR_EXEC_PATH_MAX 256	  /* bytes, with the NUL */
+#define WEIR_METER_RING_BYTES (512 * 1024)
+
+/* One metered cgroup with everything below it, keyed by cgroup id. All of it is added to by the programs. */
+struct weir_meter {
+	__u64 cpu_ns;	     /* of tasks that ended: task->se.sum_exec_runtime as their end began */
+	__u64 written_bytes; /* .. task->ioac.wchar: what write() and its kin were given and took */
+	__u64 read_bytes;    /* .. task->ioac.rchar */
+	__u64 peak_rss;	 /* bytes: the largest that any one process was, without what it was before its first program; 0: not
+			    known */
+	__u64 threads;	 /* tasks that ended */
+	__u64 processes; /* .. the last of their process */
+	__u64 execs;	 /* programs that were started */
+	__u64 execs_unlisted; /* .. without an event */
+	__u64 oom_victims;    /* processes that the kernel chose to kill for want of memory */
+	__u64 events;	      /* numbers given to events, from 1 */
+	__u64 incomplete; /* tasks that there was no room to follow: cpu_ns lacks what their ends took, or peak_rss is not exact
+			   */
+};
+
+/* A program that was started, or a process that was chosen to be killed for want of memory. */
+enum weir_meter_event_type { WEIR_METER_EXEC = 1, WEIR_METER_OOM = 2 };
+struct weir_meter_event {
+	__u64 cgroup;  /* the metered one that is nearest to the task */
+	__u64 time_ns; /* CLOCK_BOOTTIME */
+	__u32 type;
+	__u32 host_pid;
+	__u32 pid; /* in its own pid namespace */
+	__u32 uid;
+	__u64 seq; /* of its cgroup, from 1 */
+	char comm[WEIR_COMM_LEN];
+	__u16 path_len; /* bytes of path, without the NUL; cut at WEIR_EXEC_PATH_MAX - 1 */
+	__u16 path_cut; /* 1: it is longer */
+	__u32 pad;
+	char path[WEIR_EXEC_PATH_MAX]; /* of an EXEC, as it was asked for: untrusted */
+};
+
+enum weir_meter_stat {
+	WEIR_METER_STAT_RING_FULL = 0,	 /* event dropped */
+	WEIR_METER_STAT_ENDING_FULL = 1, /* a task's CPU time lacks what its end took, or its memory has its maker's */
+	WEIR_METER_STAT_COUNT = 2,
 };
 
 _Static_assert(sizeof(struct weir_policy) == 8, "ABI");
@@ -280,10 +340,13 @@ _Static_assert(sizeof(struct weir_image) == 16 + 24 * WEIR_NAT64_MAX, "ABI");
 _Static_assert(sizeof(struct weir_prefix) == 24, "ABI");
 _Static_assert(sizeof(struct weir_atom) == 10, "ABI");
 _Static_assert(sizeof(struct weir_list) == 4 + 10 * WEIR_LIST_ATOMS, "ABI");
-_Static_assert(sizeof(struct weir_sandbox) == 120, "ABI");
+_Static_assert(sizeof(struct weir_sandbox) == 160, "ABI");
 _Static_assert(sizeof(struct weir_renewed) == 16, "ABI");
 _Static_assert(sizeof(struct weir_flow_key) == 48, "ABI");
 _Static_assert(sizeof(struct weir_flow) == 32, "ABI");
-_Static_assert(sizeof(struct weir_event) == 48 + 16 + 16 + 16 + 8 + 256, "ABI");
+
+_Static_assert(sizeof(struct weir_event) == 392, "ABI");
+_Static_assert(sizeof(struct weir_meter) == 88, "ABI");
+_Static_assert(sizeof(struct weir_meter_event) == 320, "ABI");
 
 #endif

@@ -48,12 +48,12 @@ static __always_inline int is_deferred(const struct bpf_sock_addr *ctx)
 /* `own`: the task's governed cgroup, or what tells that it has to be found out first. */
 #define OWN_UNKNOWN (~0ULL)
 
-static __always_inline struct weir_owner *owner_of(struct bpf_sock *sk)
+static __always_inline struct weir_owner *owner_of(struct bpf_sock *sk, __u8 hook)
 {
 	struct weir_owner *o = bpf_sk_storage_get(&owners, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 
 	if (!o)
-		stat_inc(WEIR_STAT_STORAGE);
+		weir_stat_inc(hook, WEIR_STAT_STORAGE);
 	return o;
 }
 
@@ -71,6 +71,20 @@ static __always_inline void remember(struct weir_owner *o, struct task_struct *t
 	o->pid = inner_pid(t);
 	o->uid = BPF_CORE_READ(t, cred, uid.val);
 	BPF_CORE_READ_INTO(&o->comm, t, comm);
+}
+
+/*
+ * What was named, for packets that leave later or elsewhere. Threads that name several at once on one socket write over each
+ * other: none of them takes another's for its own, but for bytes of two that meet in the middle.
+ */
+static __always_inline void remember_named(struct weir_owner *o, const struct weir_flow_key *key)
+{
+	const bool connects = key->hook == WEIR_HOOK_CONNECT4 || key->hook == WEIR_HOOK_CONNECT6;
+
+	__builtin_memcpy(o->requested, key->daddr, sizeof o->requested);
+	o->requested_port_be = key->dport_be;
+	o->requested_family = key->hook == WEIR_HOOK_CONNECT6 || key->hook == WEIR_HOOK_SENDMSG6 ? 6 : 4;
+	o->requested_by = connects ? 0 : (__u32)bpf_get_current_pid_tgid();
 }
 
 struct connect_who {
@@ -153,9 +167,10 @@ static __always_inline int judge_connect(struct bpf_sock_addr *ctx, struct attem
 		return ADDR_REFUSE;
 	if (!t)
 		return ADDR_PASS;
-	o = owner_of(ctx->sk);
+	o = owner_of(ctx->sk, a->key.hook);
 	if (o) {
 		remember(o, t, w.own);
+		remember_named(o, &a->key);
 		o->judged = is_below(&f) ? 0 : judged_by(&f);
 	}
 	return ADDR_PASS;
@@ -256,10 +271,12 @@ static __always_inline int count_first_use(struct bpf_sock_addr *ctx, struct att
 static __always_inline int defer(struct bpf_sock_addr *ctx, struct attempt *a)
 {
 	struct task_struct *t = credible_task();
-	struct weir_owner *o = owner_of(ctx->sk);
+	struct weir_owner *o = owner_of(ctx->sk, a->key.hook);
 
-	if (o && t)
+	if (o && t) {
 		remember(o, t, OWN_UNKNOWN);
+		remember_named(o, &a->key);
+	}
 	if ((!o || !o->counted) && count_first_use(ctx, a, t, o) == ADDR_REFUSE)
 		return ADDR_REFUSE;
 	return o && is_to_many(&a->key, o) ? judge_to_many(ctx, a, t) : ADDR_PASS;
@@ -296,7 +313,7 @@ static __always_inline void destination6(struct bpf_sock_addr *ctx, struct weir_
 SEC("cgroup/connect4")
 int weir_connect4(struct bpf_sock_addr *ctx)
 {
-	struct attempt a = {};
+	struct attempt a = {.socket_type = ctx->type};
 
 	destination4(ctx, &a.key, WEIR_HOOK_CONNECT4);
 	return is_deferred(ctx) ? defer(ctx, &a) : judge_connect(ctx, &a);
@@ -305,7 +322,7 @@ int weir_connect4(struct bpf_sock_addr *ctx)
 SEC("cgroup/connect6")
 int weir_connect6(struct bpf_sock_addr *ctx)
 {
-	struct attempt a = {};
+	struct attempt a = {.socket_type = ctx->type};
 
 	destination6(ctx, &a.key, WEIR_HOOK_CONNECT6);
 	return is_deferred(ctx) ? defer(ctx, &a) : judge_connect(ctx, &a);
@@ -314,7 +331,7 @@ int weir_connect6(struct bpf_sock_addr *ctx)
 SEC("cgroup/sendmsg4")
 int weir_sendmsg4(struct bpf_sock_addr *ctx)
 {
-	struct attempt a = {};
+	struct attempt a = {.socket_type = ctx->type};
 
 	destination4(ctx, &a.key, WEIR_HOOK_SENDMSG4);
 	return defer(ctx, &a);
@@ -323,7 +340,7 @@ int weir_sendmsg4(struct bpf_sock_addr *ctx)
 SEC("cgroup/sendmsg6")
 int weir_sendmsg6(struct bpf_sock_addr *ctx)
 {
-	struct attempt a = {};
+	struct attempt a = {.socket_type = ctx->type};
 
 	destination6(ctx, &a.key, WEIR_HOOK_SENDMSG6);
 	return defer(ctx, &a);

@@ -72,7 +72,7 @@ int weir_ingress(struct __sk_buff *skb)
 	/* What this socket's connect() was told once, it was told of that connection, and not of what it accepts now. */
 	o = sk->type == SOCK_STREAM ? bpf_sk_storage_get(&owners, sk, NULL, 0) : NULL;
 	if (o)
-		o->judged = 0;
+		o->judged = o->requested_family = 0;
 	a.key.cgroup = bpf_skb_ancestor_cgroup_id(skb, (int)level);
 	if (!a.key.cgroup)
 		a.key.cgroup = bpf_skb_cgroup_id(skb);
@@ -87,7 +87,7 @@ int weir_ingress(struct __sk_buff *skb)
 		if (o)
 			o->accepts = 1;
 		else
-			stat_inc(WEIR_STAT_STORAGE);
+			weir_stat_inc(WEIR_HOOK_INGRESS, WEIR_STAT_STORAGE);
 		return PACKET_PASS;
 	}
 	readable = weir_read_packet(skb, &pk) == 0;
@@ -103,6 +103,7 @@ int weir_ingress(struct __sk_buff *skb)
 	a.key.hook = WEIR_HOOK_INGRESS;
 	set_judgement(&a.key, j, &f);
 	a.len = skb->len;
+	a.socket_type = sk->type;
 	count_attempt(skb, NULL, f.sb, &a, false);
 	return weir_verdict_of(j) == WEIR_DENY ? PACKET_DROP : PACKET_PASS;
 }

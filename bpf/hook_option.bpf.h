@@ -120,6 +120,7 @@ static __always_inline int judge_join(struct bpf_sockopt *ctx, int at)
 	}
 	j = judge_now(&a, &w, &f);
 	a.task = t;
+	a.socket_type = ctx->sk->type;
 	count_attempt(NULL, NULL, f.sb, &a, is_quiet(&f));
 	return weir_verdict_of(j) == WEIR_DENY ? OPTION_REFUSE : pass_untouched(ctx);
 }
@@ -156,7 +157,7 @@ static __always_inline int mark_broadcast(struct bpf_sockopt *ctx)
 
 	if (ctx->sk->type != SOCK_DGRAM || is_off(ctx))
 		return OPTION_PASS;
-	o = owner_of(ctx->sk);
+	o = owner_of(ctx->sk, WEIR_HOOK_SETSOCKOPT);
 	if (o)
 		__sync_val_compare_and_swap(&o->broadcast, 0, 1); /* a full barrier, as the count is on the other side */
 	if (o && !*(volatile __u64 *)&o->counted)

@@ -94,14 +94,24 @@ static __always_inline void read_name(struct __sk_buff *skb, const struct weir_p
 	a->key.name_hash = weir_hash_question(skb, a->dns_off, len);
 }
 
-static __always_inline void count_passed(struct weir_sandbox *sb, __u32 len)
+/* By verdict; what is only watched is among what was let out. */
+static __always_inline void count_packet(struct weir_sandbox *sb, __u8 verdict, __u32 len)
 {
 	if (!sb)
 		sb = account_of_strangers();
 	if (!sb || (sb->flags & WEIR_SB_PROBE))
 		return;
+	if (verdict == WEIR_DENY) {
+		__sync_fetch_and_add(&sb->denied_packets, 1);
+		__sync_fetch_and_add(&sb->denied_bytes, len);
+		return;
+	}
 	__sync_fetch_and_add(&sb->packets, 1);
 	__sync_fetch_and_add(&sb->bytes, len);
+	if (verdict == WEIR_WOULD_DENY) {
+		__sync_fetch_and_add(&sb->watched_packets, 1);
+		__sync_fetch_and_add(&sb->watched_bytes, len);
+	}
 }
 
 static __always_inline void dest_of_packet(const struct weir_packet *pk, struct weir_dest *d)
@@ -131,7 +141,7 @@ static __always_inline void note_asked(struct __sk_buff *skb, const struct in_fo
 		return;
 	o = bpf_sk_storage_get(&owners, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!o)
-		stat_inc(WEIR_STAT_STORAGE);
+		weir_stat_inc(WEIR_HOOK_EGRESS, WEIR_STAT_STORAGE);
 	else if (!o->asked)
 		o->asked = 1;
 }
@@ -189,10 +199,9 @@ int weir_egress(struct __sk_buff *skb)
 		j = weir_judge_both(j, judge_answer(judge_in_force(&other, readable, &d), &other, &w));
 	}
 	pass = weir_verdict_of(j) != WEIR_DENY;
-	if (pass)
-		count_passed(f.sb, skb->len);
 	if (pass && !w.stream)
 		note_asked(skb, &f);
+	count_packet(f.sb, weir_verdict_of(j), skb->len);
 	if (pass && pk.protocol == WEIR_P_TCP && is_told(j, &f, &w))
 		return PACKET_PASS;
 

@@ -75,15 +75,23 @@ struct {
 	__type(value, struct weir_flow);
 } flows SEC(".maps");
 
-/* The first attempt of each flow. Full: as a full `flows`, and the next attempt tries again. */
+/*
+ * The first attempt of each flow. Full: as a full `flows`, and the next attempt tries again. What was refused has a ring of its
+ * own, so that no amount of what is permitted can keep it out of the record.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, WEIR_RING_BYTES);
+} denials SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, WEIR_RING_BYTES / WEIR_RING_SHARE);
 } events SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, WEIR_STAT_COUNT);
+	__uint(max_entries, WEIR_HOOK_COUNT *WEIR_STAT_COUNT);
 	__type(key, __u32);
 	__type(value, __u64);
 } stats SEC(".maps");
@@ -125,10 +133,15 @@ struct weir_owner {
 	__u32 uid;
 	__u32 judged; /* judged_by() of what this socket's connect() was judged by; 0: by nothing */
 	char comm[WEIR_COMM_LEN];
-	__u8 accepts; /* a listener that may take connections from outside, and the sockets it accepted */
-	__u8 asked;   /* a datagram of it was let out: it may be answered */
-	__u8 pad[2];
-	__u32 broadcast; /* it may broadcast, or will in a moment: see hook_option.bpf.h */
+	__u8 accepts;	       /* a listener that may take connections from outside, and the sockets it accepted */
+	__u8 asked;	       /* a datagram of it was let out: it may be answered */
+	__u8 requested_family; /* of what was named last; 0: nothing */
+	__u8 pad;
+	__u32 broadcast;    /* it may broadcast, or will in a moment: see hook_option.bpf.h */
+	__u32 requested_by; /* the thread that named it in a sendmsg(); 0: a connect() did, so it holds for everybody */
+	__u16 requested_port_be;
+	__u16 pad2;
+	__u8 requested[16];
 };
 
 /* Made at connect and sendmsg only: at socket() it would tax every socket. No memory: a stream's attribution is lost; a
@@ -140,12 +153,15 @@ struct {
 	__type(value, struct weir_owner);
 } owners SEC(".maps");
 
-static __always_inline void stat_inc(__u32 which)
+/* A function of its own, so that the verifier walks it once and not once per path to a failure. */
+__attribute__((noinline)) int weir_stat_inc(__u32 hook, __u32 which)
 {
-	__u64 *n = bpf_map_lookup_elem(&stats, &which);
+	__u32 at = hook * WEIR_STAT_COUNT + which;
+	__u64 *n = bpf_map_lookup_elem(&stats, &at);
 
 	if (n)
 		__sync_fetch_and_add(n, 1);
+	return 0;
 }
 
 #endif

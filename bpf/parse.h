@@ -161,7 +161,8 @@ WEIR_INLINE int weir_is_dns(const struct weir_packet *pk)
 /*
  * Measures the first question of the DNS message at `off`, which ends with the packet at `end`. Low half: bytes of its name
  * on the wire, 0 without one; high half: its type, 0 when unread. A name that breaks off keeps what is there: up to a
- * compression pointer or reserved label type, or to the end of the packet or of WEIR_DNS_MAX.
+ * compression pointer or reserved label type and that itself, or to the end of the packet or of WEIR_DNS_MAX. So what tells
+ * names apart, their hash, has it too.
  */
 WEIR_INLINE __u32 weir_dns_question(WEIR_PACKET *pkt, __u32 off, __u32 end)
 {
@@ -183,8 +184,11 @@ WEIR_INLINE __u32 weir_dns_question(WEIR_PACKET *pkt, __u32 off, __u32 end)
 			break;
 		}
 		if (b[0] & 0xc0) {
-			if ((b[0] & 0xc0) == 0xc0)
-				after = pos + 2;
+			pos++;
+			if ((b[0] & 0xc0) == 0xc0) {
+				pos++;
+				after = pos;
+			}
 			break;
 		}
 		pos += b[0] + 1U;

@@ -165,7 +165,8 @@ static __always_inline weir_judgement judge_in_force(const struct in_force *f, i
 
 struct attempt {
 	struct weir_flow_key key;
-	__u32 len; /* bytes of the packet */
+	__u32 len;	   /* bytes of the packet */
+	__u32 socket_type; /* at the hooks that are handed the socket */
 	__u16 dns_qtype;
 	__u16 dns_len;
 	struct task_struct *task;  /* who, when it is the current task .. */
@@ -224,6 +225,62 @@ static __always_inline void fill_name(struct __sk_buff *skb, struct weir_event *
 		__builtin_memset(ev->dns, 0, sizeof ev->dns);
 }
 
+static __always_inline void forget_named(struct weir_event *ev)
+{
+	__builtin_memset(ev->requested, 0, sizeof ev->requested);
+	ev->requested_port_be = 0;
+	ev->requested_family = 0;
+}
+
+/* What an address hook was asked for is in the key: as the program named it, but for the family of a mapped address. */
+static __always_inline void fill_named(struct weir_event *ev, const struct weir_flow_key *key)
+{
+	__builtin_memcpy(ev->requested, key->daddr, sizeof ev->requested);
+	ev->requested_port_be = key->dport_be;
+	ev->requested_family = key->hook == WEIR_HOOK_CONNECT6 || key->hook == WEIR_HOOK_SENDMSG6 ? 6 : 4;
+}
+
+/*
+ * What was named for this packet, as far as the socket remembers. What another thread named in a sendmsg() was for another
+ * packet. (A thread that names addresses and also sends to where its socket is connected is told the last it named.) A function
+ * of its own, so that the verifier walks it once.
+ */
+__attribute__((noinline)) int weir_fill_remembered(struct __sk_buff *skb, struct weir_event *ev)
+{
+	struct bpf_sock *sk = skb->sk;
+	struct weir_owner *o;
+
+	if (!ev)
+		return 0;
+	forget_named(ev);
+	ev->socket_type = 0;
+	if (sk)
+		sk = bpf_sk_fullsock(sk);
+	if (!sk)
+		return 0;
+	ev->socket_type = (__u8)sk->type;
+	o = bpf_sk_storage_get(&owners, sk, NULL, 0);
+	if (!o || !o->requested_family || (o->requested_by && o->requested_by != (__u32)bpf_get_current_task_btf()->pid))
+		return 0;
+	__builtin_memcpy(ev->requested, o->requested, sizeof ev->requested);
+	ev->requested_port_be = o->requested_port_be;
+	ev->requested_family = o->requested_family;
+	return 0;
+}
+
+static __always_inline void fill_requested(struct __sk_buff *skb, struct weir_event *ev, const struct attempt *a)
+{
+	if (skb) {
+		weir_fill_remembered(skb, ev);
+		return;
+	}
+	ev->socket_type = a->socket_type;
+	if (a->key.hook == WEIR_HOOK_INGRESS || a->key.hook == WEIR_HOOK_SETSOCKOPT)
+		forget_named(ev);
+	else
+		fill_named(ev, &a->key);
+}
+
 /* Every byte: the buffer holds what an earlier event left there. */
 static __always_inline void fill_event(void *ctx, struct __sk_buff *skb, struct weir_event *ev, const struct attempt *a,
 				       __u64 now)
@@ -238,6 +295,7 @@ static __always_inline void fill_event(void *ctx, struct __sk_buff *skb, struct 
 	ev->dns_len = a->dns_len;
 	__builtin_memset(ev->dns, 0, sizeof ev->dns);
 	fill_name(skb, ev, a);
+	fill_requested(skb, ev, a);
 }
 
 static __always_inline int add_to_flow(const struct weir_flow_key *key, __u32 len, __u64 now)
@@ -266,10 +324,26 @@ static __always_inline __u64 *places(struct weir_sandbox *sb, __u8 hook, __s64 *
 	return inbound ? &sb->inbound_flows : &sb->flows;
 }
 
+static __always_inline struct weir_event *reserve_event(__u8 verdict)
+{
+	if (verdict == WEIR_DENY)
+		return bpf_ringbuf_reserve(&denials, sizeof(struct weir_event), 0);
+	return bpf_ringbuf_reserve(&events, sizeof(struct weir_event), 0);
+}
+
+/* An event that was due and can't be told: its number is used up, so that the record shows the hole. */
+static __always_inline int lose_event(struct weir_sandbox *sb, __u64 *taken, __u8 hook, __u32 why)
+{
+	__sync_fetch_and_add(taken, -1);
+	__sync_fetch_and_add(&sb->events, 1);
+	weir_stat_inc(hook, why);
+	return 0;
+}
+
 /*
  * Gives a new flow its entry and its event: both or neither, or the flow would never be told. So the event's place is taken
  * first, and the entry, once visible, stays: another CPU may be counting in it already. Returns 0 when the attempt is in
- * neither.
+ * neither. Beyond the allowance no event is due, and no number is taken.
  */
 static __always_inline int open_flow(void *ctx, struct __sk_buff *skb, struct weir_sandbox *sb, const struct attempt *a,
 				     __u64 now)
@@ -282,26 +356,23 @@ static __always_inline int open_flow(void *ctx, struct __sk_buff *skb, struct we
 
 	if ((__s64)__sync_fetch_and_add(taken, 1) >= end) {
 		__sync_fetch_and_add(taken, -1);
-		stat_inc(WEIR_STAT_FLOW_FULL);
+		weir_stat_inc(a->key.hook, WEIR_STAT_BEYOND);
 		return 0;
 	}
-	ev = bpf_ringbuf_reserve(&events, sizeof *ev, 0);
-	if (!ev) {
-		__sync_fetch_and_add(taken, -1);
-		stat_inc(WEIR_STAT_RING_FULL);
-		return 0;
-	}
+	ev = reserve_event(a->key.verdict);
+	if (!ev)
+		return lose_event(sb, taken, a->key.hook, WEIR_STAT_RING_FULL);
 	rc = bpf_map_update_elem(&flows, &a->key, &first, BPF_NOEXIST);
 	if (rc) {
 		bpf_ringbuf_discard(ev, 0);
-		__sync_fetch_and_add(taken, -1);
 		/* Another CPU was first, or there is no room. */
-		if (add_to_flow(&a->key, a->len, now))
-			return 1;
-		stat_inc(WEIR_STAT_FLOW_FULL);
-		return 0;
+		if (!add_to_flow(&a->key, a->len, now))
+			return lose_event(sb, taken, a->key.hook, WEIR_STAT_FLOW_FULL);
+		__sync_fetch_and_add(taken, -1);
+		return 1;
 	}
 	fill_event(ctx, skb, ev, a, now);
+	ev->seq = __sync_fetch_and_add(&sb->events, 1) + 1;
 	bpf_ringbuf_submit(ev, 0);
 	return 1;
 }
@@ -328,7 +399,7 @@ static __always_inline void count_attempt(void *ctx, struct __sk_buff *skb, stru
 
 	if (!sb) {
 		if (a->key.verdict == WEIR_DENY)
-			stat_inc(WEIR_STAT_NO_ENTRY);
+			weir_stat_inc(a->key.hook, WEIR_STAT_NO_ENTRY);
 		sb = account_of_strangers();
 		if (!sb)
 			return;

@@ -8,6 +8,7 @@
 #include <linux/filter.h>
 #include <linux/personality.h>
 #include <linux/sched.h>
+#include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <seccomp.h>
 #include <string.h>
@@ -17,7 +18,6 @@
 #include <sys/resource.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/cleanup.h"
@@ -121,11 +121,25 @@ static const unsigned ioctl_allowed[] = {
 /* Putting bytes into a terminal's input: how a sandbox types into its caller's shell. */
 static const unsigned ioctl_refused[] = {TIOCSTI, TIOCLINUX, TIOCSCTTY, TIOCCONS, TIOCSETD};
 
-/* Init after INIT_DROP: it reaps, reports and leaves. */
-static const char *const init_allowed[] = {"wait4",	   "sendto", "exit_group", "exit",
-					   "rt_sigreturn", "close",  "brk",	   "restart_syscall"};
+/* Init after INIT_DROP: it reaps, reports and leaves .. */
+static const char *const init_allowed[] = {"wait4", "sendto",	  "poll",	  "read",	    "clock_gettime",
+					   "exit",  "exit_group", "rt_sigreturn", "restart_syscall"};
+/* .. and hears of the payload's refused calls, and answers. */
+static const uint64_t init_ioctl_allowed[] = {SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND};
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
+
+/* One rule for a call, whatever its arguments are. */
+static int add_whole(const struct filter_build *b, uint32_t action, int nr)
+{
+	const uint32_t error = action & SECCOMP_RET_DATA;
+
+	if (b->answers && action == SCMP_ACT_ERRNO(error) && error) {
+		b->answers->error[nr] = (uint16_t)error;
+		action = SCMP_ACT_NOTIFY;
+	}
+	return seccomp_rule_add(b->ctx, action, nr, 0);
+}
 
 static int add_names(const struct filter_build *b, uint32_t action, const char *const *names, size_t count)
 {
@@ -134,9 +148,9 @@ static int add_names(const struct filter_build *b, uint32_t action, const char *
 		int rc;
 
 		/* A name that this libseccomp does not know, or that x86-64 does not have, stays unknown: ENOSYS. */
-		if (nr < 0)
+		if (nr < 0 || (b->refused && filter_syscalls_action(b->refused, nr)))
 			continue;
-		rc = filter_rule(b, action, nr, 0);
+		rc = add_whole(b, action, nr);
 		if (rc < 0)
 			return rc;
 	}
@@ -268,8 +282,17 @@ static int add_refused(const struct filter_build *b)
 		uint32_t action = filter_syscalls_action(b->refused, nr);
 
 		if (action && action != b->otherwise)
-			rc = seccomp_rule_add(b->ctx, action, nr, 0);
+			rc = add_whole(b, action, nr);
 	}
+	return rc;
+}
+
+static int add_init(const struct filter_build *b)
+{
+	int rc = add_names(b, SCMP_ACT_ALLOW, init_allowed, COUNT(init_allowed));
+
+	for (size_t i = 0; rc == 0 && i < COUNT(init_ioctl_allowed); i++)
+		rc = filter_rule(b, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1, SCMP_A1(SCMP_CMP_EQ, init_ioctl_allowed[i]));
 	return rc;
 }
 
@@ -304,10 +327,12 @@ static int start(struct filter_build *b, struct err *e)
 	return rc < 0 ? err_errno(e, -rc, "seccomp", "libseccomp refused a setting") : 0;
 }
 
-/* `*ret`: the caller's, to be released. */
-static int build(enum filter_kind kind, const struct policy *p, scmp_filter_ctx *ret, struct err *e)
+/* `*ret`: the caller's, to be released. `answers`: as in struct filter_build. */
+static int build(enum filter_kind kind, const struct policy *p, struct filter_answers *answers, scmp_filter_ctx *ret,
+		 struct err *e)
 {
-	struct filter_build b = {.otherwise = kind == FILTER_INIT ? SCMP_ACT_KILL_PROCESS : SCMP_ACT_ERRNO(ENOSYS)};
+	struct filter_build b = {.otherwise = kind == FILTER_INIT ? SCMP_ACT_KILL_PROCESS : SCMP_ACT_ERRNO(ENOSYS),
+				 .answers = answers};
 	struct filter_syscalls refused;
 	int rc = p ? filter_syscalls_of(p, &refused, e) : 0;
 
@@ -323,7 +348,7 @@ static int build(enum filter_kind kind, const struct policy *p, scmp_filter_ctx 
 	}
 	rc = start(&b, e);
 	if (rc == 0) {
-		rc = kind == FILTER_INIT ? add_names(&b, SCMP_ACT_ALLOW, init_allowed, COUNT(init_allowed)) : add_snippet(&b);
+		rc = kind == FILTER_INIT ? add_init(&b) : add_snippet(&b);
 		if (rc < 0)
 			err_errno(e, -rc, "seccomp", "libseccomp refused a rule");
 	}
@@ -334,53 +359,74 @@ static int build(enum filter_kind kind, const struct policy *p, scmp_filter_ctx 
 	return rc;
 }
 
-/* Into a sealed memfd. */
-static int export(scmp_filter_ctx ctx, int *ret_fd, uint32_t *ret_len, struct err *e)
+static int put(scmp_filter_ctx ctx, int fd, uint32_t *ret_len, struct err *e)
 {
-	_cleanup_fd_ int fd = memfd_create("weir-filter", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	int rc = fd < 0 ? -errno : seccomp_export_bpf(ctx, fd);
-	struct stat st;
+	const off_t from = lseek(fd, 0, SEEK_CUR);
+	const int rc = seccomp_export_bpf(ctx, fd);
+	const off_t bytes = lseek(fd, 0, SEEK_CUR) - from;
 
 	if (rc < 0)
 		return err_errno(e, -rc, "seccomp", "export the filter");
-	if (fstat(fd, &st) < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0)
-		return err_errno(e, errno, "seccomp", "seal the filter");
-	if (st.st_size <= 0 || (size_t)st.st_size > BPF_MAXINSNS * sizeof(struct sock_filter))
-		return err_set(e, E2BIG, "seccomp", "the filter has %lld bytes, more than the kernel takes",
-			       (long long)st.st_size);
-	*ret_len = (uint32_t)((size_t)st.st_size / sizeof(struct sock_filter));
-	*ret_fd = TAKE_FD(fd);
+	if (bytes <= 0 || (size_t)bytes > BPF_MAXINSNS * sizeof(struct sock_filter))
+		return err_set(e, E2BIG, "seccomp", "the filter has %lld bytes, more than the kernel takes", (long long)bytes);
+	*ret_len = (uint32_t)((size_t)bytes / sizeof(struct sock_filter));
 	return 0;
 }
 
-static int compile(enum filter_kind kind, const struct policy *p, int *ret_fd, uint32_t *ret_len, struct err *e)
+static int build_and_put(enum filter_kind kind, const struct policy *p, struct filter_answers *answers, int fd,
+			 uint32_t *ret_len, struct err *e)
 {
 	scmp_filter_ctx ctx;
-	int rc = build(kind, p, &ctx, e);
+	int rc = build(kind, p, answers, &ctx, e);
 
 	if (rc < 0)
 		return rc;
-	rc = export(ctx, ret_fd, ret_len, e);
+	if (answers && write(fd, answers, sizeof *answers) != (ssize_t)sizeof *answers)
+		rc = err_errno(e, errno, "seccomp", "write what the listener answers");
+	if (rc == 0)
+		rc = put(ctx, fd, ret_len, e);
 	seccomp_release(ctx);
 	return rc;
 }
 
+/* Into a sealed memfd; `counted`: with the two further parts. */
+static int compile(enum filter_kind kind, const struct policy *p, bool counted, int *ret_fd, uint32_t *ret_len, struct err *e)
+{
+	_cleanup_fd_ int fd = memfd_create("weir-filter", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	struct filter_answers answers = {0};
+	uint32_t len = 0, counted_len = 0;
+	int rc;
+
+	if (fd < 0)
+		return err_errno(e, errno, "seccomp", "make a memfd for the filter");
+	rc = build_and_put(kind, p, NULL, fd, &len, e);
+	if (rc == 0 && counted)
+		rc = build_and_put(kind, p, &answers, fd, &counted_len, e);
+	if (rc < 0)
+		return rc;
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0)
+		return err_errno(e, errno, "seccomp", "seal the filter");
+	*ret_len = len;
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
 int filter_compile(enum filter_kind kind, int *ret_fd, uint32_t *ret_len, struct err *e)
 {
-	return compile(kind, NULL, ret_fd, ret_len, e);
+	return compile(kind, NULL, false, ret_fd, ret_len, e);
 }
 
 int filter_compile_snippet(const struct policy *p, int *ret_fd, uint32_t *ret_len, struct err *e)
 {
 	int rc = filter_check(p, e);
 
-	return rc < 0 ? rc : compile(FILTER_SNIPPET, p, ret_fd, ret_len, e);
+	return rc < 0 ? rc : compile(FILTER_SNIPPET, p, true, ret_fd, ret_len, e);
 }
 
 int filter_print(enum filter_kind kind, int fd, struct err *e)
 {
 	scmp_filter_ctx ctx;
-	int rc = build(kind, NULL, &ctx, e);
+	int rc = build(kind, NULL, NULL, &ctx, e);
 
 	if (rc < 0)
 		return rc;

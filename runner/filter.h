@@ -25,7 +25,7 @@ int filter_compile(enum filter_kind kind, int *ret_fd, uint32_t *ret_len, struct
 
 /*
  * The snippet's filter under a policy, which can only tighten it: socket families, types and protocols that it does not name,
- * listen() when it says so, and its `syscalls`.
+ * listen() when it says so, and its `syscalls`. The file goes on behind it: see struct filter_answers (plan.h).
  */
 int filter_compile_snippet(const struct policy *p, int *ret_fd, uint32_t *ret_len, struct err *e);
 

@@ -13,6 +13,8 @@ struct filter_build {
 	uint32_t otherwise;		       /* the action for what no rule names */
 	const struct policy_sockets *sockets;  /* NULL: all that the table has */
 	const struct filter_syscalls *refused; /* calls that the policy refuses altogether; NULL: none */
+	struct filter_answers
+	    *answers; /* what is refused by number alone is left to the listener, which says this; NULL: it is not */
 };
 
 /* Adds a rule of the table, unless the policy refuses the whole call. 0 or a negative errno of libseccomp's. */

@@ -36,10 +36,10 @@ static const struct {
 #undef PROTOCOL
 };
 
-/* Without these no interpreter gets as far as the code it is to run. */
+/* Without these no interpreter gets as far as the code it is to run; the last two are the set-up's own. */
 static const char *const needed[] = {
-    "execve", "exit_group", "read", "write",	"close",	"openat",     "newfstatat", "lseek",
-    "mmap",   "munmap",	    "brk",  "mprotect", "rt_sigaction", "getdents64", "recvfrom",   "sendto",
+    "execve", "exit_group", "read",	"write",	"close",      "openat",	  "newfstatat", "lseek",       "mmap",
+    "munmap", "brk",	    "mprotect", "rt_sigaction", "getdents64", "recvfrom", "sendto",	"close_range", "chdir",
 };
 
 int filter_check(const struct policy *p, struct err *e)

@@ -7,8 +7,9 @@
 
 #include "core/err.h"
 #include "core/policy.h"
+#include "plan.h"
 
-#define FILTER_SYSCALLS_MAX 1024 /* above every number this ABI has */
+#define FILTER_SYSCALLS_MAX FILTER_NUMBERS
 
 struct filter_syscalls {
 	uint32_t action[FILTER_SYSCALLS_MAX]; /* SCMP_ACT_*; 0: the policy says nothing of this call */

@@ -11,16 +11,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
+#include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -119,24 +119,53 @@ static int step_tap(const struct init_plan *p)
 	return rc < 0 ? -1 : wait_for_go();
 }
 
-static int load_filter(int fd, uint32_t len)
-{
-	static struct sock_filter filter[BPF_MAXINSNS];
-	struct sock_fprog prog = {.len = (unsigned short)len, .filter = filter};
-	size_t bytes = len * sizeof filter[0];
+/*
+ * Pid 2 starts with init's own table of descriptors, so what its filter's listener is to it, it is to init as well: nothing has
+ * to be sent, whatever system calls a policy leaves it. Init takes a table of its own when the payload has said that the filter
+ * is loaded.
+ */
+#define HIGH_FD 64		/* out of the way of everything that has a fixed number */
+static int words[2] = {-1, -1}; /* init's end, the payload's */
+static int signal_fd = -1, control_fd = -1;
+static int loaded = -ENOENT, listener = -ENOENT; /* the listener as the payload got it, and as init has it; or -errno */
 
-	if (len > BPF_MAXINSNS || pread(fd, filter, bytes, 0) != (ssize_t)bytes) {
-		errno = EINVAL;
+static int move_high(int fd)
+{
+	int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, HIGH_FD);
+
+	if (fd >= 0)
+		close(fd);
+	return high;
+}
+
+static int prepare_fork(const struct init_plan *p)
+{
+	sigset_t child;
+
+	if (init_read_filters(p) < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, words) < 0)
 		return -1;
-	}
-	return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog);
+	words[0] = move_high(words[0]);
+	words[1] = move_high(words[1]);
+	control_fd = fcntl(INIT_FD_CONTROL, F_DUPFD_CLOEXEC, HIGH_FD);
+	/* Blocked and not ignored: so it is kept until somebody reads it. */
+	sigemptyset(&child);
+	sigaddset(&child, SIGCHLD);
+	if (sigprocmask(SIG_BLOCK, &child, NULL) < 0)
+		return -1;
+	signal_fd = move_high(signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK));
+	return words[0] < 0 || words[1] < 0 || control_fd < 0 || signal_fd < 0 ? -1 : 0;
 }
 
 /* ---- pid 2 ---- */
 
 static int step_session(const struct init_plan *p)
 {
+	sigset_t none;
+
 	(void)p;
+	sigemptyset(&none);
+	if (sigprocmask(SIG_SETMASK, &none, NULL) < 0)
+		return -1;
 	umask(022);
 	/* A starter's execution domain comes down to here: without this, one that switched address randomisation off would give
 	 * every sandbox the same layout. */
@@ -185,24 +214,19 @@ static int step_rlimits(const struct init_plan *p)
 	return 0;
 }
 
-#define PARKED_FILTER INIT_FD_GATE /* once the gate is where it belongs */
-
 static int step_stdio(const struct init_plan *p)
 {
 	/* Sources are above every target but request, gate and what is moved out of the way first; these go down in an order
 	 * that never overwrites one. */
 	int null = open("/dev/null", O_RDONLY); /* may well be 0 already: then dup2 changes nothing, so no close-on-exec */
-	int control = fcntl(INIT_FD_CONTROL, F_DUPFD_CLOEXEC, 32);
-	int filter = fcntl(INIT_FD_FILTER, F_DUPFD_CLOEXEC, 32);
 
-	if (null < 0 || control < 0 || filter < 0)
+	if (null < 0)
 		return -1;
 	if (dup2(null, 0) < 0 || dup2(INIT_FD_STDOUT, 1) < 0 || dup2(INIT_FD_STDERR, 2) < 0 ||
 	    dup2(INIT_FD_REQUEST, PAYLOAD_FD_REQUEST) < 0 || dup2(INIT_FD_GATE, PAYLOAD_FD_GATE) < 0 ||
-	    dup3(control, PAYLOAD_FD_REPORT, O_CLOEXEC) < 0 || dup3(filter, PARKED_FILTER, O_CLOEXEC) < 0)
+	    dup3(control_fd, PAYLOAD_FD_REPORT, O_CLOEXEC) < 0)
 		return -1;
-	/* Init's own filter was there. */
-	if (p->call ? dup2(INIT_FD_RESULT, PAYLOAD_FD_RESULT) < 0 : close(PAYLOAD_FD_RESULT) < 0)
+	if (p->call && dup2(INIT_FD_RESULT, PAYLOAD_FD_RESULT) < 0)
 		return -1;
 	report_fd = PAYLOAD_FD_REPORT;
 	return 0;
@@ -216,12 +240,24 @@ static int step_no_new_privs(const struct init_plan *p)
 
 static int step_seccomp(const struct init_plan *p)
 {
-	return load_filter(PARKED_FILTER, p->filter_len);
+	(void)p;
+	return init_load_payload_filter(&loaded);
+}
+
+/* From here on a call that the filter leaves to the listener waits for init: these two no policy can refuse. */
+static void hand_over(void)
+{
+	char go;
+
+	if (write(words[1], &loaded, sizeof loaded) != sizeof loaded || read(words[1], &go, 1) != 1)
+		fail(STEP_LISTENER, EPROTO);
 }
 
 static int step_descriptors(const struct init_plan *p)
 {
-	(void)p;
+	/* Init's own filter was there. */
+	if (!p->call && close(PAYLOAD_FD_RESULT) < 0)
+		return -1;
 	return (int)syscall(SYS_close_range, PAYLOAD_FD_REPORT + 1, ~0u, 0);
 }
 
@@ -252,12 +288,94 @@ static void __attribute__((noreturn)) payload(void)
 	run(STEP_CAPABILITIES, init_empty_capabilities);
 	run(STEP_NO_NEW_PRIVS, step_no_new_privs);
 	run(STEP_SECCOMP, step_seccomp);
+	hand_over();
 	run(STEP_DESCRIPTORS, step_descriptors);
 	run(STEP_EXEC, step_exec);
 	_exit(125);
 }
 
 /* ---- pid 1 ---- */
+
+static pid_t main_pid;
+
+/* Reaps whoever has ended. With main it leaves, and so does everything else. */
+static void reap(void)
+{
+	for (;;) {
+		struct init_report r = {.type = REPORT_EXITED};
+		struct rusage ru = {0};
+		int status = 0; /* without a child there is none */
+		pid_t pid = wait4(-1, &status, WNOHANG, &ru);
+
+		if (pid == 0)
+			return;
+		if (pid > 0 && pid != main_pid)
+			continue;
+		r.status = status;
+		r.cpu_us = (uint64_t)ru.ru_utime.tv_sec * 1000000 + (uint64_t)ru.ru_utime.tv_usec +
+			   (uint64_t)ru.ru_stime.tv_sec * 1000000 + (uint64_t)ru.ru_stime.tv_usec;
+		report(&r);
+		_exit(0);
+	}
+}
+
+static void children_ended(void)
+{
+	struct signalfd_siginfo si;
+
+	/* One signal stands for any number of them. */
+	while (read(signal_fd, &si, sizeof si) == (ssize_t)sizeof si)
+		;
+	reap();
+}
+
+/* Until the payload's filter is loaded. One that ends before has said why. */
+static void await_filter(void)
+{
+	struct pollfd from[] = {{.fd = words[0], .events = POLLIN}, {.fd = signal_fd, .events = POLLIN}};
+	const char go = 'g';
+
+	while (!from[0].revents) {
+		if (poll(from, 2, -1) < 0 && errno != EINTR)
+			fail(STEP_LISTENER, errno);
+		if (from[1].revents)
+			children_ended();
+	}
+	if (read(words[0], &loaded, sizeof loaded) != sizeof loaded)
+		fail(STEP_LISTENER, EPROTO);
+	/* With the listener in it. */
+	if (unshare(CLONE_FILES) < 0)
+		fail(STEP_LISTENER, errno);
+	if (write(words[0], &go, 1) != 1)
+		fail(STEP_LISTENER, EPROTO);
+}
+
+static int step_listener(const struct init_plan *p)
+{
+	(void)p;
+	if (init_take_listener(loaded) < 0)
+		return -1;
+	listener = loaded;
+	return 0;
+}
+
+/* Nothing but enum init_kept_fd: the output pipes above all, or their readers would never see the end. */
+static int keep_descriptors(void)
+{
+	const int control = control_fd, signals = signal_fd,
+		  calls = listener < 0 ? listener : fcntl(listener, F_DUPFD_CLOEXEC, HIGH_FD);
+
+	if (dup3(control, INIT_KEPT_CONTROL, O_CLOEXEC) < 0 || dup3(signals, INIT_KEPT_SIGNALS, O_CLOEXEC) < 0 ||
+	    (listener >= 0 && dup3(calls, INIT_KEPT_LISTENER, O_CLOEXEC) < 0))
+		return -1;
+	report_fd = control_fd = INIT_KEPT_CONTROL;
+	signal_fd = INIT_KEPT_SIGNALS;
+	if (listener >= 0)
+		listener = INIT_KEPT_LISTENER;
+	if (syscall(SYS_close_range, 0, INIT_KEPT_CONTROL - 1, 0) < 0)
+		return -1;
+	return (int)syscall(SYS_close_range, listener < 0 ? INIT_KEPT_LISTENER : INIT_KEPT_END, ~0u, 0);
+}
 
 static int step_init_drop(const struct init_plan *p)
 {
@@ -271,43 +389,36 @@ static int step_init_drop(const struct init_plan *p)
 	 * and the report of the start ends us. */
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || prctl(PR_SET_DUMPABLE, 0) < 0)
 		return -1;
-	if (load_filter(INIT_FD_OWN_FILTER, p->own_filter_len) < 0)
-		return -1;
-	/* The output pipes must not stay open here, or their readers would never see the end. */
-	for (int fd = INIT_FD_FILTER; fd < INIT_FD_END; fd++)
-		close(fd);
-	return 0;
+	return keep_descriptors() < 0 ? -1 : init_load_own_filter();
 }
-
-static void __attribute__((noreturn)) reap(pid_t main_pid)
-{
-	for (;;) {
-		struct init_report r = {.type = REPORT_EXITED};
-		struct rusage ru = {0};
-		int status = 0; /* without a child there is none */
-		pid_t pid = wait4(-1, &status, 0, &ru);
-
-		if (pid < 0 && errno == EINTR)
-			continue;
-		if (pid != main_pid && pid > 0)
-			continue;
-		r.status = status;
-		r.cpu_us = (uint64_t)ru.ru_utime.tv_sec * 1000000 + (uint64_t)ru.ru_utime.tv_usec +
-			   (uint64_t)ru.ru_stime.tv_sec * 1000000 + (uint64_t)ru.ru_stime.tv_usec;
-		report(&r);
-		_exit(0);
-	}
-}
-
-static pid_t main_pid;
 
 static int step_fork(const struct init_plan *p)
 {
-	(void)p;
-	main_pid = fork();
+	if (prepare_fork(p) < 0)
+		return -1;
+	main_pid = (pid_t)syscall(SYS_clone, CLONE_FILES | SIGCHLD, NULL, NULL, NULL, 0);
 	if (main_pid == 0)
 		payload();
+	report_fd = control_fd; /* at its old place is the payload's request socket now, or soon */
 	return main_pid < 0 ? -1 : 0;
+}
+
+/* A listener that can't be answered would leave whoever is refused waiting: then everything ends. */
+static void __attribute__((noreturn)) serve(void)
+{
+	struct pollfd from[] = {{.fd = signal_fd, .events = POLLIN}, {.fd = listener, .events = POLLIN}};
+
+	reap();
+	for (;;) {
+		if (poll(from, 2, -1) < 0 && errno != EINTR)
+			_exit(125);
+		if (from[1].revents & POLLIN && init_answer(listener) < 0)
+			_exit(125);
+		if (init_is_over(from[1].revents))
+			from[1].fd = -1;
+		if (from[0].revents)
+			children_ended();
+	}
 }
 
 int main(void)
@@ -340,7 +451,12 @@ int main(void)
 	run(STEP_MOUNT_PROC, init_mount_proc);
 	run(STEP_PIVOT, init_pivot);
 	run(STEP_FORK, step_fork);
+	if (main_pid > 0) {
+		await_filter();
+		run(STEP_LISTENER, step_listener);
+	}
 	run(STEP_INIT_DROP, step_init_drop);
+	started.error = listener < 0 ? -listener : 0;
 	report(&started);
-	reap(main_pid);
+	serve();
 }

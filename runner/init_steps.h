@@ -3,6 +3,9 @@
 #ifndef WEIR_RUNNER_INIT_STEPS_H
 #define WEIR_RUNNER_INIT_STEPS_H
 
+#include <poll.h>
+#include <stdbool.h>
+
 #include "plan.h"
 
 /* What a failing step wants to add to its errno; "" otherwise. */
@@ -35,5 +38,24 @@ char **init_environment(const struct init_plan *p);
 int init_empty_bounding_set(const struct init_plan *p);
 int init_take_identity(const struct init_plan *p);
 int init_empty_capabilities(const struct init_plan *p);
+
+/* ---- init_refused.c ---- */
+/* Both filters, while the descriptors are where the plan has them. */
+int init_read_filters(const struct init_plan *p);
+int init_load_own_filter(void);
+/* In the payload. *ret_listener: a descriptor, or -EBUSY: none is to be had here, and nothing will be counted. */
+int init_load_payload_filter(int *ret_listener);
+/* What the payload got, as a descriptor of init's. Before INIT_FD_REFUSED is closed. */
+int init_take_listener(int fd);
+/* Hears one call and answers it; the listener is ready. */
+int init_answer(int listener);
+/*
+ * From what poll() said of the listener: whether nobody is left who could ask. POLLERR says only that a signal or the freezer
+ * came while somebody else had its lock; who asks next would wait for an answer for ever.
+ */
+static inline bool init_is_over(short revents)
+{
+	return (revents & (POLLHUP | POLLNVAL)) != 0;
+}
 
 #endif

@@ -45,7 +45,6 @@
 	STEP(MOUNT_PROC, "mounts", INIT, "mount a /proc that shows only this pid namespace")                                   \
 	STEP(PIVOT, "mounts", INIT, "make the image the root and let go of the host's")                                        \
 	STEP(FORK, "init", INIT, "fork pid 2")                                                                                 \
-	STEP(INIT_DROP, "init", INIT, "drop init's own identity, capabilities and system calls")                               \
 	STEP(SESSION, "process", PAY, "start a session without a terminal")                                                    \
 	STEP(RLIMITS, "limits", PAY, "set the process limits")                                                                 \
 	STEP(STDIO, "descriptors", PAY, "put stdin, stdout, stderr, request socket and gate in place")                         \
@@ -54,6 +53,8 @@
 	STEP(CAPABILITIES, "capabilities", PAY, "empty the other capability sets")                                             \
 	STEP(NO_NEW_PRIVS, "no_new_privs", PAY, "set no_new_privs")                                                            \
 	STEP(SECCOMP, "seccomp", PAY, "load the system call filter")                                                           \
+	STEP(LISTENER, "seccomp", INIT, "take over what refused system calls are told to")                                     \
+	STEP(INIT_DROP, "init", INIT, "drop init's own identity, capabilities and system calls")                               \
 	STEP(DESCRIPTORS, "descriptors", PAY, "close every other descriptor")                                                  \
 	STEP(EXEC, "interpreter", PAY, "start the interpreter")                                                                \
 	STEP(READY, "interpreter", SUP, "hear from the harness that it waits at the gate")                                     \
@@ -87,15 +88,58 @@ enum plan_step {
 /* Init starts with exactly these descriptors. */
 enum init_fd {
 	INIT_FD_CONTROL = 3, /* SEQPACKET to the supervisor: plan in, struct init_report out */
-	INIT_FD_FILTER = 4,  /* memfd: struct sock_filter[] for the payload */
+	INIT_FD_FILTER = 4,  /* memfd: the payload's, see struct filter_answers */
 	INIT_FD_OWN_FILTER = 5,
 	INIT_FD_REQUEST = 6, /* payload's fd 3 */
 	INIT_FD_GATE = 7,    /* payload's fd 4 */
 	INIT_FD_STDOUT = 8,
 	INIT_FD_STDERR = 9,
-	INIT_FD_RESULT = 10, /* payload's fd 5; of a snippet nobody reads it, and the payload does not get it */
-	INIT_FD_V1 = 11,     /* .. and up: `tasks` files, plan.v1_count of them */
+	INIT_FD_RESULT = 10,  /* payload's fd 5; of a snippet nobody reads it, and the payload does not get it */
+	INIT_FD_REFUSED = 11, /* memfd: struct refused_calls */
+	INIT_FD_V1 = 12,      /* .. and up: `tasks` files, plan.v1_count of them */
 	INIT_FD_END = INIT_FD_V1 + PLAN_V1_MAX,
+};
+
+/* .. and keeps exactly these once it has dropped everything. */
+enum init_kept_fd {
+	INIT_KEPT_CONTROL = 3,
+	INIT_KEPT_SIGNALS = 4,	/* a signalfd: children that ended */
+	INIT_KEPT_LISTENER = 5, /* of the payload's filter; not there when the host lets nobody have one */
+	INIT_KEPT_END,
+};
+
+/*
+ * The payload's filter is a file of three parts: plan.filter_len instructions that refuse by themselves; this; and, up to the
+ * file's end, instructions that refuse alike, but have the listener answer for the calls that are refused whatever their
+ * arguments are. The first is for hosts where no listener is to be had.
+ */
+#define FILTER_NUMBERS 1024 /* above every number this ABI has */
+struct filter_answers {
+	uint16_t error[FILTER_NUMBERS]; /* errno by the call's number; 0: the listener is never asked */
+};
+
+/*
+ * What was refused by number, counted by init in memory that it shares with the supervisor: so the counts are there when all of
+ * it is frozen, or was killed. The supervisor begins a new period by raising `period`, which is all that it writes; what is of
+ * another period than `counted` counts as nothing.
+ *
+ * A call that was interrupted before it had its answer, by a signal or by being frozen, either comes again, and is counted
+ * then, or ends with its thread or as EINTR. Which of them is not to be known, so these are counted apart.
+ */
+struct refused_call {
+	uint32_t number, error; /* errno */
+	uint64_t count;
+	uint64_t interrupted;	    /* times; none of them is in `count` */
+	uint64_t first_ns, last_ns; /* CLOCK_BOOTTIME */
+};
+struct refused_calls {
+	uint32_t period;
+	uint32_t counted; /* the period that the rest is of */
+	uint32_t used;	  /* of `of` */
+	uint32_t pad;
+	uint64_t others;      /* calls of further numbers */
+	uint64_t interrupted; /* .. and of numbers that were never seen: gone before init had looked at them */
+	struct refused_call of[LIMIT_AUDIT_SYSCALLS];
 };
 
 /*
@@ -180,7 +224,7 @@ enum init_report_type {
 struct init_report {
 	uint32_t type;
 	uint32_t step;			  /* FAILED: enum plan_step */
-	int32_t error;			  /* FAILED: errno */
+	int32_t error;			  /* FAILED: errno. STARTED: 0, or why refused calls are not counted */
 	int32_t status;			  /* EXITED: as from waitpid */
 	int32_t probe_errno[PLAN_PROBES]; /* PROBED: UDP4, UDP6, TCP4, TCP6; 0 = it left; EAFNOSUPPORT = no such family here */
 	uint64_t cpu_us;		  /* EXITED: rusage of main and its reaped children */

@@ -5,6 +5,7 @@
   tests/run.py unit            cmocka programs under build/unit (no root)
   tests/run.py bpf api         cmocka programs under build/bpf, build/api
   tests/run.py system          tests/system/test_*.py: the real program on the real kernel (root)
+  tests/run.py audit           tests/audit: what runs used, and the record of it (root)
   tests/run.py attach          tests/attach: policies on cgroups that somebody else made (root)
   tests/run.py containers      tests/containers: real containers and pods, the files in deploy/ (root)
   tests/run.py -k PATTERN …    only tests whose name contains PATTERN

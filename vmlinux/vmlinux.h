@@ -258,20 +258,73 @@ struct cred {
 	kuid_t uid;
 };
 
+struct percpu_counter {
+	__s64 count;
+};
+
+typedef struct {
+	__s64 counter;
+} atomic_long_t;
+
+struct mm_rss_stat { /* before 6.2 */
+	atomic_long_t count[4];
+};
+
+struct mm_struct {
+	unsigned long hiwater_rss;
+	struct percpu_counter rss_stat[4];
+};
+
+struct mm_struct___6_1 {
+	struct mm_rss_stat rss_stat;
+};
+
+struct signal_struct {
+	atomic_t live;
+	unsigned long maxrss;
+	struct mm_struct *oom_mm;
+};
+
+struct sched_entity {
+	__u64 sum_exec_runtime;
+};
+
+struct task_io_accounting {
+	__u64 rchar; /* with CONFIG_TASK_XACCT */
+	__u64 wchar;
+};
+
 struct task_struct {
+	unsigned int __state;
 	unsigned int flags;
+	int on_cpu;
+	int exit_state;
+	int pid;
 	int tgid;
+	struct sched_entity se;
+	struct mm_struct *mm;
 	struct task_struct *group_leader;
 	struct pid *thread_pid;
 	const struct cred *cred;
 	char comm[16];
+	struct signal_struct *signal;
+	struct task_io_accounting ioac;
 	struct css_set *cgroups;
+};
+
+struct linux_binprm {
+	const char *filename;
 };
 
 struct seq_file;
 
 struct bpf_iter_meta {
 	struct seq_file *seq;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
 };
 
 struct bpf_iter__task_file {

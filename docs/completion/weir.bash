@@ -271,6 +271,66 @@ _weir_attach() {
 	mapfile -t COMPREPLY < <(compgen -W "$words" -- "$1")
 }
 
+# Ids of runs can be completed by who may read the record; $1 the word.
+_weir_runs() {
+	mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[0]}" audit ls 2>/dev/null | awk 'NR > 1 {print $1}')" -- "$1")
+}
+
+# $1 the word, $2 the one before, $3 where "audit" stands
+_weir_audit() {
+	local i sub='' words=''
+
+	for ((i = $3 + 1; i < COMP_CWORD; i++)); do
+		case ${COMP_WORDS[i]} in
+		ls | show | verify | export | report)
+			sub=${COMP_WORDS[i]}
+			break
+			;;
+		esac
+	done
+	case $2 in
+	--verdict)
+		mapfile -t COMPREPLY < <(compgen -W 'denied allowed would_deny' -- "$1")
+		return
+		;;
+	--end)
+		mapfile -t COMPREPLY < <(compgen -W 'exit signal timeout memory output cancelled broken' -- "$1")
+		return
+		;;
+	--format)
+		mapfile -t COMPREPLY < <(compgen -W 'ndjson ocsf' -- "$1")
+		return
+		;;
+	--since | --until)
+		mapfile -t COMPREPLY < <(compgen -W '1h 24h 7d 30d' -- "$1")
+		return
+		;;
+	--state-dir | -d)
+		_weir_dirs "$1"
+		return
+		;;
+	--config | --public-key | --output | -o)
+		_weir_files "$1"
+		return
+		;;
+	--limit | -n | --project | --policy | --destination | --expect) return ;;
+	esac
+	local filters='--since --until --project --policy --destination --verdict --end'
+	case $sub:$1 in
+	show:-*) words='--json' ;;
+	show:[!-]* | show: | report:[!-]* | report:)
+		_weir_runs "$1"
+		return
+		;;
+	:*) words='ls show verify export report' ;;
+	ls:*) words="--json --limit $filters" ;;
+	verify:*) words='--json --since --expect --public-key' ;;
+	export:*) words="--format --output $filters" ;;
+	report:*) words='--output --since --until --project --limit' ;;
+	esac
+	mapfile -t COMPREPLY < <(compgen -W "$words --state-dir --config --help --usage" -- "$1")
+}
+
 # $1 the word, $2 the one before
 _weir_oci_hook() {
 	case $2 in
@@ -304,6 +364,10 @@ _weir() {
 		_weir_exec "$cur" "$prev" "$i"
 		return
 	fi
+	if [[ $command == audit ]]; then
+		_weir_audit "$cur" "$prev" "$i"
+		return
+	fi
 	case $command in
 	attach | detach | status)
 		_weir_attach "$cur" "$prev" "$command"
@@ -324,7 +388,7 @@ _weir() {
 		mapfile -t COMPREPLY < <(compgen -W 'snippet tool-call web-client-allowlist monitor-only' -- "$cur"; compgen -f -- "$cur")
 		return
 		;;
-	*:--state-dir | serve:--image | run:--image | audit:-d | uninstall:-s)
+	*:--state-dir | serve:--image | run:--image | uninstall:-s)
 		_weir_dirs "$cur"
 		return
 		;;
@@ -332,7 +396,7 @@ _weir() {
 		mapfile -t COMPREPLY < <(compgen -W '127.0.0.1:8380 unix:' -- "$cur")
 		return
 		;;
-	serve:--dev-token | serve:--pool | run:--timeout | run:--env | run:-c | run:--code | audit:-n | audit:--limit)
+	serve:--dev-token | serve:--pool | run:--timeout | run:--env | run:-c | run:--code)
 		return
 		;;
 	esac
@@ -354,9 +418,8 @@ _weir() {
 	fi
 	case $command in
 	'') words='serve run exec attach detach status oci-hook audit policy image agent token doctor uninstall help --help --version' ;;
-	serve) words='--policy-only --config --check-config --json --listen --state-dir --dev-token --policy --python --image --pool --tool-policy --no-internet-egress --tls-cert --tls-key --plaintext --help --usage' ;;
+	serve) words='--policy-only --config --check-config --json --listen --state-dir --dev-token --policy --python --image --pool --tool-policy --no-internet-egress --tls-cert --tls-key --plaintext --audit-keep-days --audit-max-mib --audit-project-mib --audit-content --metrics-bpf-run-time --help --usage' ;;
 	run) words='-c --code --file --stdin --env --timeout --policy --python --image --config --json --state-dir --help --usage' ;;
-	audit) words='ls show --state-dir --config --json --limit --help --usage' ;;
 	doctor) words='--json --python --config --help --usage' ;;
 	uninstall) words='--keep-state --state-dir --config --help --usage' ;;
 	esac

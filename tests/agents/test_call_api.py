@@ -240,7 +240,7 @@ class CallApi(unittest.TestCase):
         answer = self.agents.call("writes", {"out": 5, "err": 3})
         self.assertEqual(
             sorted(answer),
-            sorted(["sandbox_id", "run_id", "result", "stdout", "stderr", "exit_code", "duration_ms", "termination", "truncated", "stdout_bytes", "stderr_bytes", "usage", "egress", "python"]),
+            sorted(["sandbox_id", "run_id", "result", "stdout", "stderr", "exit_code", "duration_ms", "termination", "truncated", "stdout_bytes", "stderr_bytes", "usage", "egress", "python", "audit_hash", "processes", "refused_syscalls"]),
         )
         self.assertRegex(answer["sandbox_id"], r"^sandbox-[a-z0-9]{5,}$")
         self.assertEqual(answer["run_id"], answer["sandbox_id"])

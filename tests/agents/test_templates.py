@@ -2,6 +2,7 @@
 """What the supervisor keeps for agents: sandboxes ready ahead, and for how long; what a registry that changes does to them; how
 the import of modules may go wrong; and whose record what they try meanwhile is in."""
 import concurrent.futures
+import hashlib
 import json
 import os
 import re
@@ -122,6 +123,8 @@ class KeptReady(unittest.TestCase):
         with_agent = self.service.audit(answer["run_id"])
         self.assertEqual((with_agent["agent"], with_agent["project"], with_agent["policy"]), ("weather", "demo", "tool-call"))
         self.assertRegex(with_agent["image"], r"^sha256:[0-9a-f]{64}$")
+        self.assertEqual((with_agent["audit_hash"], with_agent["chain"]["hash"]), (answer["audit_hash"],) * 2)
+        self.assertEqual(with_agent["content"]["code"]["sha256"], hashlib.sha256(b"which").hexdigest())
         snippet = self.service.run("print(1)")
         self.assertNotIn("agent", self.service.audit(snippet["run_id"]))
 

@@ -28,6 +28,7 @@
 #include "api/api.h"
 #include "collector/collector.h"
 #include "core/clock.h"
+#include "ipc/metrics.h"
 
 #define NOBODY 65534
 
@@ -285,6 +286,7 @@ static void grant(struct rig *r, const struct ask *ask)
 	r->asked++;
 	memcpy(r->last_agent, ask->agent, sizeof r->last_agent);
 	memcpy(r->last_asked_for, ask->project, sizeof r->last_asked_for);
+	memcpy(r->last_caller, ask->caller, sizeof r->last_caller);
 	REQUIRE(!*ask->agent || !ask->session);
 	if (mode == RIG_NEVER || grant_refused(r, ask))
 		return;
@@ -674,6 +676,40 @@ static bool advance(struct fake_run *run)
 	return !run->hold;
 }
 
+static void tell_metrics(struct rig *r, uint64_t req)
+{
+	static struct metrics m = {.at_ns = 2000000000, .started_ns = 500000000, .policy = {{1, 4}, {0, 0}}, .run_time = 1};
+	struct tell t = {.type = TELL_METRICS, .req = req};
+	int fd = memfd_create("metrics", MFD_CLOEXEC);
+
+	r->scrapes++;
+	m.runs[METRICS_CALL][RUN_END_TIMEOUT] = 3;
+	m.runs_network.attempts[WEIR_WOULD_DENY] = 18446744073709551615u;
+	m.program_count = 1;
+	strcpy(m.programs[0].name, "a\"b\\c");
+	m.programs[0].run_ns = 1500000001;
+	histogram_add(&m.build, 300);
+	REQUIRE(write(fd, &m, r->short_metrics ? 8 : sizeof m) > 0);
+	usleep(r->slow_metrics ? 100000 : 0);
+	tell(r, &t, &fd, 1);
+	close(fd);
+}
+
+/* Of a run that goes on; of another, which has just ended, there is nothing. */
+static void tell_usage(struct rig *r, const struct ask *ask)
+{
+	struct tell t = {.type = TELL_USAGE, .req = ask->req};
+
+	r->usages++;
+	if (!strcmp(ask->run_id, "sandbox-live")) {
+		t.usage =
+		    (struct tell_usage){.there = 1, .flow_bytes = 5, .end = {.cpu_us = 2500, .attempts = 4, .net_bytes = 5}};
+		strcpy(t.usage.end.cpu_source, "cgroup2 cpu.stat");
+	}
+	if (!r->slow_usage)
+		tell(r, &t, NULL, 0);
+}
+
 static void serve_supervisor(struct rig *r)
 {
 	struct ask ask;
@@ -688,6 +724,7 @@ static void serve_supervisor(struct rig *r)
 		if (ask.type == ASK_SANDBOX) {
 			grant(r, &ask);
 		} else if (ask.type == ASK_START && run) {
+			memcpy(r->last_starter, ask.caller, sizeof r->last_starter);
 			start(r, run, &ask);
 		} else if (ask.type == ASK_KILL) {
 			if (run)
@@ -706,6 +743,10 @@ static void serve_supervisor(struct rig *r)
 			struct tell t = {.type = TELL_POOL, .req = ask.req, .pool = {3, 2, 1, 4, 5, 1, 6, 7, ""}};
 
 			tell(r, &t, NULL, 0);
+		} else if (ask.type == ASK_METRICS) {
+			tell_metrics(r, ask.req);
+		} else if (ask.type == ASK_USAGE) {
+			tell_usage(r, &ask);
 		}
 	}
 }
@@ -729,12 +770,50 @@ static void answer(struct rig *r, const struct query *q, int status, const char 
 		close(fd);
 }
 
+/* Records from `after` on, as many as are asked for: all of them egress, but each tenth, which is a gap. */
+static void answer_follow(struct rig *r, const struct query *q)
+{
+	uint64_t after = q->find.after, last = r->records;
+	char *text = NULL;
+	size_t len = 0;
+	FILE *to = open_memstream(&text, &len);
+	unsigned count = 0;
+
+	fprintf(to, "{\"records\": [");
+	while (after < last && count < q->find.limit) {
+		after++;
+		fprintf(to, "%s{\"type\": \"%s\", \"seq\": %llu, \"pad\": \"%0*d\"}", count++ ? ", " : "",
+			after % 10 ? "egress" : "gap", (unsigned long long)after, (int)r->record_bytes + 1, 0);
+	}
+	fprintf(to, "], \"cursor\": %llu}", (unsigned long long)(after > last ? last : after));
+	fclose(to);
+	answer(r, q, 0, text, len > 1000);
+	free(text);
+}
+
+/* Those that wait for a record, and now have one. */
+static void answer_followers(struct rig *r)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < r->following; i++) {
+		const struct query q = r->parked[i];
+
+		if (q.find.after == UINT64_MAX || q.find.after < r->records)
+			answer_follow(r, &q);
+		else
+			r->parked[kept++] = q;
+	}
+	r->following = kept;
+}
+
 static void serve_auditor(struct rig *r)
 {
 	static const char summary[] =
-	    "{\"attempts\": 2, \"denied\": 2, \"allowed\": 0, \"would_deny\": 0, \"lost\": 0, \"destinations\": "
+	    "{\"audit_hash\": \"" RIG_HASH "\", \"egress\": {\"attempts\": 2, \"denied\": 2, \"allowed\": 0, \"would_deny\": "
+	    "0, \"lost\": 0, \"destinations\": "
 	    "[{\"protocol\": \"udp\", \"address\": \"8.8.8.8\", \"port\": 53, \"dns_name\": "
-	    "\"leak.example\", \"verdict\": \"deny\", \"count\": 2}]}";
+	    "\"leak.example\", \"verdict\": \"deny\", \"count\": 2}]}}";
 	struct query q;
 
 	while (ipc_recv(r->auditor, &q, sizeof q, NULL, NULL) == (ssize_t)sizeof q) {
@@ -746,7 +825,23 @@ static void serve_auditor(struct rig *r)
 			answer(r, &q, ETIMEDOUT, "", false);
 		} else if (q.type == QUERY_SUMMARY) {
 			strcpy(r->last_run_id, q.run_id);
+			r->last_content = q.content;
 			answer(r, &q, 0, summary, mode == RIG_MEMFD);
+		} else if (q.type == QUERY_SEARCH) {
+			strcpy(r->last_project, q.project);
+			r->last_find = q.find;
+			answer(r, &q, 0, "{\"runs\": [{\"run_id\": \"sandbox-found\"}], \"next\": null}", mode == RIG_MEMFD);
+		} else if (q.type == QUERY_FOLLOW) {
+			strcpy(r->last_project, q.project);
+			r->last_find = q.find;
+			REQUIRE(r->following < sizeof r->parked / sizeof r->parked[0]);
+			r->parked[r->following++] = q;
+		} else if (q.type == QUERY_STATS) {
+			answer(
+			    r, &q, 0,
+			    "{\"written\": 12, \"unwritten\": 0, \"bytes\": 4096, \"unsigned\": 1, \"chain_n\": 7, \"oldest\": "
+			    "null, \"gaps\": {\"sweep\": 2}}",
+			    false);
 		} else {
 			strcpy(r->last_project, q.project);
 			if (!strcmp(q.run_id, "sandbox-big")) {
@@ -760,11 +855,20 @@ static void serve_auditor(struct rig *r)
 			} else if (!strcmp(q.run_id, "sandbox-known.7")) {
 				answer(r, &q, 0, "{\"run_id\": \"sandbox-known.7\", \"events_omitted\": 0, \"events\": [{}]}",
 				       false);
+			} else if (!strcmp(q.run_id, "sandbox-live") || !strcmp(q.run_id, "sandbox-ended-now")) {
+				const bool seen = !*q.project || !strcmp(q.project, "a");
+
+				answer(r, &q, seen ? 0 : ENOENT,
+				       seen ? "{\"state\": \"running\", \"egress\": {\"attempts\": 1, \"exact\": false}, "
+					      "\"events\": []}"
+					    : "",
+				       false);
 			} else {
 				answer(r, &q, ENOENT, "", false);
 			}
 		}
 	}
+	answer_followers(r);
 }
 
 /* ---- the collector: the real walk, in our hands ---- */
@@ -934,6 +1038,7 @@ struct rig *rig_start_with(const struct rig_options *options)
 		    .tls_key = options->tls_key,
 		    .bodies_bytes = 256 << 20, /* less than the limits table's: a test is to fill it */
 		    .project_bodies_bytes = 64 << 20,
+		    .follow_take_s = 2,
 		    .log_level = getenv("RIG_LOG") ? LOG_LVL_DEBUG : LOG_LVL_ERROR,
 		};
 

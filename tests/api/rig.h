@@ -44,6 +44,7 @@
 #include "ipc/ipc.h"
 
 #define RIG_TOKEN "test-token-0123456789"
+#define RIG_HASH "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 
 enum rig_grant {
 	RIG_GRANT,
@@ -74,13 +75,25 @@ struct rig {
 	_Atomic unsigned sessions; /* open ones */
 	_Atomic unsigned cells, cells_collected, closed;
 	_Atomic unsigned collections;	    /* jobs that the collector was given */
-	char last_project[IPC_PROJECT_MAX]; /* of the last QUERY_RUN; "-" before */
-	char last_run_id[IPC_ID_MAX];	    /* of the last QUERY_SUMMARY */
-	char last_agent[IPC_PROJECT_MAX];   /* of the last ASK_SANDBOX, and whose it was asked for */
+	char last_project[IPC_PROJECT_MAX]; /* of the last QUERY_RUN, SEARCH or FOLLOW; "-" before */
+	struct find last_find;		    /* .. of the last two of these */
+	struct content_told last_content;   /* of the last QUERY_SUMMARY */
+	_Atomic unsigned following;	    /* QUERY_FOLLOWs that wait */
+	_Atomic uint64_t records;	    /* in the record that is followed, numbered from 1 .. */
+	_Atomic unsigned record_bytes;	    /* .. each about that large */
+	_Atomic unsigned scrapes;
+	_Atomic bool slow_metrics, short_metrics;
+	char last_run_id[IPC_ID_MAX];	  /* of the last QUERY_SUMMARY */
+	char last_agent[IPC_PROJECT_MAX]; /* of the last ASK_SANDBOX, and whose it was asked for */
 	char last_asked_for[IPC_PROJECT_MAX];
+	char last_caller[IPC_CALLER_MAX];  /* of the last ASK_SANDBOX, and .. */
+	char last_starter[IPC_CALLER_MAX]; /* .. of the last ASK_START */
+	_Atomic unsigned usages;	   /* ASK_USAGEs */
+	_Atomic bool slow_usage;
 	/* the fakes' own */
 	int supervisor, auditor, collector;
 	char base_path[64]; /* directory of working directories */
+	struct query parked[16];
 	struct fake_run *runs;
 	unsigned next_id;
 };

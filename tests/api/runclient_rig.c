@@ -180,6 +180,7 @@ int try_start(struct seen *seen, const char *project, struct session *s, const c
 	int r;
 
 	seen->request = (struct run_request){.project = project,
+					     .caller = "token:tok-rig",
 					     .payload = &p,
 					     .session = s,
 					     .timeout_s = 7,
@@ -208,6 +209,7 @@ void start_call(struct seen *seen, const char *project, const char *agent)
 	*seen = (struct seen){0};
 	assert_int_equal(payload_make(&p, &parts), 0);
 	seen->request = (struct run_request){.project = project,
+					     .caller = "token:tok-rig",
 					     .agent = agent,
 					     .payload = &p,
 					     .timeout_s = 120,
@@ -377,6 +379,13 @@ struct query asked_auditor(void)
 	return q;
 }
 
+void auditor_not_asked(void)
+{
+	char c;
+
+	assert_int_equal(ipc_recv(aud, &c, sizeof c, NULL, NULL), -EAGAIN);
+}
+
 void auditor_answers(uint64_t req)
 {
 	struct {
@@ -453,15 +462,22 @@ void collector_answers(uint64_t req, const char *name, const char *manifest)
 	step();
 }
 
+struct query summed_up(void)
+{
+	struct query q = asked_auditor();
+
+	auditor_answers(q.req);
+	return q;
+}
+
 /* The rest of an ended run: both are asked and answer. */
 void finish(const char *name, const char *manifest)
 {
-	struct query q = asked_auditor();
 	struct job j = asked_collector();
 
-	assert_int_equal(j.c.req, q.req);
-	auditor_answers(q.req);
+	auditor_not_asked();
 	collector_answers(j.c.req, name, manifest);
+	assert_int_equal(summed_up().req, j.c.req);
 	job_close(&j);
 }
 
@@ -484,7 +500,7 @@ static void on_opened(void *ctx, struct session *s, const struct run_result *fai
 
 int try_open(struct opened *o, const char *project)
 {
-	struct session_request request = {.project = project, .opened = on_opened, .ctx = o};
+	struct session_request request = {.project = project, .caller = "token:tok-rig", .opened = on_opened, .ctx = o};
 
 	return runclient_session_open(rc, &request, &o->req);
 }

@@ -109,7 +109,10 @@ void ends(struct box *b, uint32_t cell, bool over);
 
 /* ---- the auditor's and the collector's ---- */
 struct query asked_auditor(void);
+void auditor_not_asked(void);
 void auditor_answers(uint64_t req);
+/* Both of the last run whose files are there. */
+struct query summed_up(void);
 struct job asked_collector(void);
 void collector_not_asked(void);
 void job_close(struct job *j);
@@ -119,7 +122,7 @@ size_t entry(char *text, enum collected_kind kind, const char *path, const char 
 /* One file `name`, and with `manifest` that text as the manifest. */
 void collector_answers(uint64_t req, const char *name, const char *manifest);
 
-/* The rest of an ended run: both are asked and answer. */
+/* The rest of an ended run: the collector is asked and answers, then the auditor. */
 void finish(const char *name, const char *manifest);
 
 /* ---- sessions ---- */

@@ -113,15 +113,18 @@ static void expect_tool_error(struct reply reply, const char *type, const char *
 
 static void the_whole_answer(void **state)
 {
-	static const char *const members[] = {"sandbox_id",   "run_id",	     "result",	    "stdout",	 "stderr",
-					      "exit_code",    "duration_ms", "termination", "truncated", "stdout_bytes",
-					      "stderr_bytes", "usage",	     "egress",	    "python"};
+	static const char *const members[] = {"sandbox_id",	  "run_id",	 "result",	"stdout",    "stderr",
+					      "exit_code",	  "duration_ms", "termination", "truncated", "stdout_bytes",
+					      "stderr_bytes",	  "usage",	 "egress",	"python",    "processes",
+					      "refused_syscalls", "audit_hash"};
 	struct reply reply = tool("helper", "value", "{\"city\": \"Z\\u00fcrich\", \"n\": 1152921504606846976}");
 
 	(void)state;
 	assert_int_equal(reply.status, 200);
 	assert_string_equal(rig->last_agent, "helper");
 	assert_string_equal(rig->last_asked_for, "a");
+	assert_memory_equal(rig->last_caller, "token:tok-0000000", 17);
+	assert_string_equal(rig->last_starter, rig->last_caller);
 	assert_int_equal(rig->last_timeout_s, LIMIT_CALL_TIMEOUT_DEFAULT_S);
 	for (size_t i = 0; i < sizeof members / sizeof *members; i++)
 		if (!json_object_get(reply.json, members[i]))

@@ -52,9 +52,10 @@ static void expect_end(const json_t *json, const char *reason, const char *signa
 
 static void all_fields(void **state)
 {
-	static const char *const names[] = {"sandbox_id",   "run_id",	    "stdout",	     "stderr",	    "exit_code",
-					    "duration_ms",  "files",	    "files_skipped", "termination", "truncated",
-					    "stdout_bytes", "stderr_bytes", "usage",	     "egress",	    "python"};
+	static const char *const names[] = {
+	    "sandbox_id", "run_id",	   "stdout",	  "stderr",    "exit_code",	   "duration_ms",
+	    "files",	  "files_skipped", "termination", "truncated", "stdout_bytes",	   "stderr_bytes",
+	    "usage",	  "egress",	   "python",	  "processes", "refused_syscalls", "audit_hash"};
 	struct reply reply = run("echo 42");
 
 	(void)state;
@@ -72,6 +73,11 @@ static void all_fields(void **state)
 	assert_string_equal(text_at(reply.json, "usage.output_bytes.source"), "pipe reader");
 	assert_int_equal(json_array_size(json_object_get(json_object_get(reply.json, "egress"), "destinations")), 1);
 	assert_string_equal(text_at(reply.json, "python"), "3.12.1");
+	assert_string_equal(text_at(reply.json, "audit_hash"), RIG_HASH);
+	assert_int_equal(rig->last_content.told,
+			 1u << CONTENT_CODE | 1u << CONTENT_STDOUT | 1u << CONTENT_STDERR | 1u << CONTENT_FILES_OUT);
+	assert_int_equal(rig->last_content.of[CONTENT_STDOUT].bytes, 7);
+	assert_int_equal(rig->last_content.stored, 0);
 	expect_end(reply.json, "exit", NULL, "", 0);
 	assert_int_equal(rig->last_timeout_s, LIMIT_TIMEOUT_DEFAULT_S);
 	reply_free(&reply);

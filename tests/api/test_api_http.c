@@ -147,7 +147,10 @@ static void unknown_paths(void **state)
 					    "/openapi.yaml",
 					    "/v1/call/",
 					    "/v1/call/x",
-					    "/metrics"};
+					    "/v1/audit/",
+					    "/v1/audit/x",
+					    "/v1/audit/stream/",
+					    "/metrics/"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {

@@ -90,6 +90,10 @@ static void who_may_do_what(void **state)
 	    {"GET", "/v1/pool", NULL, {403, 403, 403, 200, 403, 401, 200}},
 	    {"GET", "/v1/runs/sandbox-known.7", NULL, {200, 200, 200, 403, 200, 401, 200}},
 	    {"GET", "/v1/runs/sandbox-known.7/audit", NULL, {200, 200, 200, 403, 200, 401, 200}},
+	    {"GET", "/v1/audit", NULL, {403, 403, 403, 403, 200, 401, 200}},
+	    {"GET", "/v1/audit?project=b", NULL, {403, 403, 403, 403, 200, 401, 200}},
+	    {"GET", "/v1/audit/stream?x", NULL, {403, 403, 403, 403, 400, 401, 400}},
+	    {"GET", "/metrics", NULL, {403, 403, 403, 200, 403, 401, 200}},
 	    {"GET", "/v1/limits", NULL, {200, 200, 200, 200, 200, 401, 200}},
 	    {"GET", "/openapi.json", NULL, {200, 200, 200, 200, 200, 401, 200}},
 	    {"GET", "/healthz", NULL, {200, 200, 200, 200, 200, 200, 200}},
@@ -279,9 +283,67 @@ static void one_run(void **state)
 	rig->audit = RIG_ANSWER;
 }
 
+/* The supervisor is asked when the auditor has said that the asker may know, and that it goes on. */
+static void a_run_that_goes_on(void **state)
+{
+	struct reply reply = as(A, "GET", "/v1/runs/sandbox-live", NULL);
+	unsigned asked = rig->usages;
+
+	(void)state;
+	assert_int_equal(asked, 1);
+	assert_true(json_is_true(json_object_get(reply.json, "live")));
+	assert_int_equal(number_at(reply.json, "egress.attempts"), 4);
+	assert_int_equal(number_at(reply.json, "usage.net_bytes.checked.value"), 5);
+	reply_free(&reply);
+	expect_error(as(B, "GET", "/v1/runs/sandbox-live", NULL), 404, "not_found", "not found");
+	reply = as(A, "GET", "/v1/runs/sandbox-known.7", NULL);
+	assert_null(json_object_get(reply.json, "live"));
+	reply_free(&reply);
+	assert_int_equal(rig->usages, asked);
+	/* What has ended meanwhile, or is not told of, is answered as the auditor has it. */
+	rig->slow_usage = true;
+	for (const char *const *path = (const char *const[]){"/v1/runs/sandbox-live", "/v1/runs/sandbox-ended-now", NULL};
+	     *path; path++) {
+		reply = as(REVIEWER, "GET", *path, NULL);
+		assert_int_equal(reply.status, 200);
+		assert_null(json_object_get(reply.json, "live"));
+		assert_int_equal(number_at(reply.json, "egress.attempts"), 1);
+		reply_free(&reply);
+		rig->slow_usage = false;
+	}
+}
+
+/* Which token it was, over each route; of a session its opener's, of its cell the one who asked for that. */
+static void who_asked(void **state)
+{
+	struct reply reply = as(A, "POST", "/v1/execute", "{\"code\": \"1\"}");
+	char cell[128], path[96];
+
+	(void)state;
+	reply_free(&reply);
+	assert_string_equal(rig->last_caller, "token:tok-00000000");
+	assert_string_equal(rig->last_starter, "token:tok-00000000");
+	reply = as(DEV, "POST", "/v1/execute", "{\"code\": \"1\"}");
+	reply_free(&reply);
+	assert_string_equal(rig->last_caller, "token:dev");
+	reply = as(A_AGENT, "POST", "/v1/sessions", "{}");
+	snprintf(path, sizeof path, "/v1/sessions/%s", text_at(reply.json, "session_id"));
+	snprintf(cell, sizeof cell, "{\"code\": \"1\", \"session_id\": \"%s\"}", text_at(reply.json, "session_id"));
+	reply_free(&reply);
+	assert_string_equal(rig->last_caller, "token:tok-00000001");
+	reply = as(A, "POST", "/v1/execute", cell);
+	assert_int_equal(reply.status, 200);
+	reply_free(&reply);
+	assert_string_equal(rig->last_starter, "token:tok-00000000");
+	reply = as(A, "DELETE", path, NULL);
+	assert_int_equal(reply.status, 200);
+	reply_free(&reply);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(who_asked),
 	    cmocka_unit_test(who_may_do_what),
 	    cmocka_unit_test(projects_do_not_see_each_other),
 	    cmocka_unit_test(whose_record_is_asked_for),
@@ -289,6 +351,7 @@ int main(void)
 	    cmocka_unit_test(limits_are_the_table),
 	    cmocka_unit_test(the_description_has_every_route),
 	    cmocka_unit_test(one_run),
+	    cmocka_unit_test(a_run_that_goes_on),
 	    cmocka_unit_test(revoked_at_once),
 	    cmocka_unit_test(ends_well),
 	};

@@ -344,6 +344,7 @@ static void requests_that_are_none(void **state)
 		struct seen seen = {0};
 		struct payload p;
 		struct run_request request = {.project = "p1",
+					      .caller = "token:tok-rig",
 					      .agent = rows[i].agent,
 					      .session = rows[i].session,
 					      .payload = &p,

@@ -11,7 +11,7 @@
 
 /* ---- the collector ---- */
 
-/* Ends with an ended run whose summary has come. */
+/* Ends with an ended run whose files are asked for. */
 static struct box until_collected(struct seen *seen, const char *project)
 {
 	struct box b;
@@ -20,7 +20,6 @@ static struct box until_collected(struct seen *seen, const char *project)
 	b = grant();
 	takes_request(&b);
 	ends(&b, 0, true);
-	auditor_answers(asked_auditor().req);
 	return b;
 }
 
@@ -30,6 +29,7 @@ static void no_collector(void **state)
 	struct box b = until_collected(&seen, "p1");
 
 	(void)state;
+	assert_false(summed_up().content.told & 1u << CONTENT_FILES_OUT);
 	without_files(&seen);
 	assert_false(runclient_collector_up(rc));
 	box_close(&b);
@@ -45,6 +45,7 @@ static void a_collector_that_fails(void **state)
 	(void)state;
 	assert_int_equal(ipc_send(col, &c, sizeof c, NULL, 0), 0);
 	step();
+	summed_up();
 	without_files(&seen);
 	assert_true(runclient_collector_up(rc));
 	job_close(&j);
@@ -64,13 +65,14 @@ static void a_collector_that_is_gone(void **state)
 	step();
 	b[2] = until_collected(&seen[2], "p1");
 	for (int i = 0; i < 3; i++) {
+		summed_up();
 		without_files(&seen[i]);
 		box_close(&b[i]);
 	}
 	assert_false(runclient_collector_up(rc));
 }
 
-/* Its part in time, and no part of it any more when that is over; the files take longer. */
+/* Its part in time, and no part of it any more when that is over; the files take longer, and it does not wait for those. */
 static void an_auditor_that_is_slow(void **state)
 {
 	struct seen seen;
@@ -80,14 +82,14 @@ static void an_auditor_that_is_slow(void **state)
 
 	(void)state;
 	for (int late = 0; late < 3; late++) {
-		start_run(&seen, "p1");
-		b = grant();
-		takes_request(&b);
-		ends(&b, 0, true);
-		q = asked_auditor();
+		b = until_collected(&seen, "p1");
 		j = asked_collector();
 		if (late == 0)
-			collector_answers(q.req, "f", NULL);
+			collector_answers(j.c.req, "f", NULL);
+		else
+			pass_ms(2500);
+		q = asked_auditor();
+		assert_int_equal((q.content.told & 1u << CONTENT_FILES_OUT) != 0, late == 0);
 		pass_ms(RUNCLIENT_SUMMARY_MS - 100);
 		assert_int_equal(seen.done, 0);
 		pass_ms(200);
@@ -101,7 +103,7 @@ static void an_auditor_that_is_slow(void **state)
 		if (late)
 			collector_answers(q.req, "f", NULL);
 		assert_int_equal(seen.done, 1);
-		assert_null(seen.result.egress);
+		assert_null(seen.result.summary);
 		assert_string_equal(seen.files, "0 f 7, ");
 		job_close(&j);
 		box_close(&b);
@@ -120,6 +122,8 @@ static void a_collector_that_is_slow(void **state)
 	collector_answers(second.req, "guess", NULL);
 	assert_int_equal(second.done, 0);
 	pass_ms(LIMIT_FILES_OUT_MS + 2900);
+	for (int i = 0; i < 2; i++)
+		summed_up();
 	assert_int_equal(first.done, 0);
 	pass_ms(200);
 	without_files(&first);
@@ -147,6 +151,8 @@ static void nobody_waits_for_ever_in_line(void **state)
 		b[i] = until_collected(&seen[i], "p1");
 	for (int s = 0; s < 14; s++)
 		pass_ms(1000);
+	for (int i = 0; i < 5; i++)
+		asked_auditor();
 	assert_int_equal(seen[4].done, 0);
 	pass_ms(1100);
 	without_files(&seen[4]);
@@ -178,6 +184,7 @@ static void projects_take_turns(void **state)
 
 		assert_int_equal(j.c.req, seen[order[i]].req);
 		collector_answers(j.c.req, "f", NULL);
+		summed_up();
 		assert_int_equal(seen[order[i]].done, 1);
 		job_close(&j);
 	}
@@ -231,6 +238,7 @@ static void a_collector_that_lies(void **state)
 		close(fds[0]);
 		close(fds[1]);
 		step();
+		summed_up();
 		without_files(&seen);
 		assert_false(runclient_collector_up(rc));
 		job_close(&j);
@@ -288,18 +296,23 @@ static void too_many_open_files(void **state)
 	takes_request(&b);
 	ends(&b, 0, true);
 	{
-		struct answer a = {.len = 100000, .req = asked_auditor().req};
-		struct collected c = {.req = a.req};
+		struct answer a = {.len = 100000};
+		struct collected c = {0};
 
 		j = asked_collector();
-		assert_int_equal(ipc_send(aud, &a, sizeof a, fds, 1), 0);
+		c.req = j.c.req;
 		assert_int_equal(ipc_send(col, &c, sizeof c, fds, 1), 0);
+		room_for_fds(false);
+		step();
+		room_for_fds(true);
+		a.req = asked_auditor().req;
+		assert_int_equal(ipc_send(aud, &a, sizeof a, fds, 1), 0);
 		room_for_fds(false);
 		step();
 		room_for_fds(true);
 	}
 	without_files(&seen);
-	assert_null(seen.result.egress);
+	assert_null(seen.result.summary);
 	job_close(&j);
 	box_close(&b);
 
@@ -310,7 +323,7 @@ static void too_many_open_files(void **state)
 	ends(&b, 0, true);
 	finish("f", NULL);
 	assert_string_equal(second.files, "0 f 7, ");
-	assert_non_null(second.result.egress);
+	assert_non_null(second.result.summary);
 	box_close(&b);
 }
 

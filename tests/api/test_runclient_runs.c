@@ -40,17 +40,19 @@ static void a_run_from_end_to_end(void **state)
 	ends(&b, 0, true);
 	assert_int_equal(seen.progressed, 3);
 
-	q = asked_auditor();
-	assert_string_equal(q.run_id, "sandbox-one11");
+	auditor_not_asked(); /* it hears of the files, too */
 	j = asked_collector();
-	assert_int_equal(j.c.req, q.req);
 	assert_int_equal(j.c.want_manifest, 0);
 	assert_int_equal(j.c.digest_count, 2);
 	assert_memory_equal(j.c.digests, expected.digests, 2 * sizeof *expected.digests);
 	assert_true(same_file(j.dir, b.dir));
 	job_close(&j);
-	collector_answers(q.req, "out.txt", NULL);
+	collector_answers(j.c.req, "out.txt", NULL);
 	assert_int_equal(seen.done, 0);
+	q = asked_auditor();
+	assert_int_equal(j.c.req, q.req);
+	assert_string_equal(q.run_id, "sandbox-one11");
+	assert_string_equal(q.project, "p1");
 	auditor_answers(q.req);
 	assert_int_equal(seen.done, 1);
 	assert_int_equal(seen.result.outcome, RUN_DONE);
@@ -98,10 +100,11 @@ static void output_beyond_the_cap_is_no_progress(void **state)
 
 static void requests_that_are_none(void **state)
 {
+	static const char *const nobody[] = {NULL, "", "a b", "token:tok-0123456789012345678901234567890123456789"};
 	struct seen seen = {0};
 	char project[IPC_PROJECT_MAX + 1];
 	struct payload p = payload_of("x", true);
-	struct run_request request = {.project = "p1", .payload = &p, .done = on_done, .ctx = &seen};
+	struct run_request request = {.project = "p1", .caller = "token:tok-rig", .payload = &p, .done = on_done, .ctx = &seen};
 
 	(void)state;
 	assert_int_equal(runclient_start(rc, &request, &seen.req), -EINVAL); /* a cell's, without a session */
@@ -110,6 +113,14 @@ static void requests_that_are_none(void **state)
 	memset(project, 'p', IPC_PROJECT_MAX);
 	project[IPC_PROJECT_MAX] = 0;
 	assert_int_equal(try_start(&seen, project, NULL, "x"), -EINVAL);
+	/* The supervisor hangs up on one that does not say who asks. */
+	for (size_t i = 0; i < sizeof nobody / sizeof nobody[0]; i++) {
+		p = payload_of("x", false);
+		request.caller = nobody[i];
+		assert_int_equal(runclient_start(rc, &request, &seen.req), -EINVAL);
+		assert_null(p.data);
+	}
+	request.caller = "token:tok-rig";
 	p = payload_of("x", false);
 	p.digest_count = COLLECT_DIGESTS_MAX + 1;
 	assert_int_equal(runclient_start(rc, &request, &seen.req), -EINVAL);

@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -152,8 +153,11 @@ def attempts_of(pins, cgroup):
 
 
 def records(state):
-    with open(os.path.join(state, "audit", "audit.ndjson")) as f:
-        return [json.loads(line) for line in f]
+    db = sqlite3.connect("file:%s?mode=ro" % os.path.join(state, "audit", "audit.db"), uri=True, timeout=10)
+    try:
+        return [dict(json.loads(body), seq=seq) for seq, body in db.execute("SELECT seq, body FROM record ORDER BY seq")]
+    finally:
+        db.close()
 
 
 def flows_of(audit):

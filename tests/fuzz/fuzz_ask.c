@@ -66,6 +66,7 @@ static void act(struct pool *p, const struct ask *a)
 	switch ((enum ask_type)a->type) {
 	case ASK_SANDBOX:
 		require(memchr(a->project, 0, sizeof a->project) && a->project[0] && a->session <= 1);
+		require(memchr(a->caller, 0, sizeof a->caller) && a->caller[0]);
 		require(memchr(a->agent, 0, sizeof a->agent) && !strchr(a->agent, '/') && (!a->agent[0] || !a->session));
 		if (a->agent[0])
 			return; /* a line of its own, of the same kind */
@@ -89,9 +90,14 @@ static void act(struct pool *p, const struct ask *a)
 		return;
 	case ASK_START:
 		require(a->timeout_s >= 1 && a->timeout_s <= LIMIT_CELL_TIMEOUT_MAX_S);
+		require(memchr(a->caller, 0, sizeof a->caller) && a->caller[0]);
+		return;
+	case ASK_USAGE:
+		require(memchr(a->run_id, 0, sizeof a->run_id) && a->run_id[0]);
 		return;
 	case ASK_COLLECTED:
 	case ASK_POOL:
+	case ASK_METRICS:
 		return;
 	case ASK_NONE:
 		break;

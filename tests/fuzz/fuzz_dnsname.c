@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!memchr(name.text, 0, sizeof name.text))
 		abort();
 	for (const char *p = name.text; *p; p++)
-		if (*p <= ' ' || *p > '~' || *p == '"')
+		if (*p <= ' ' || *p > '~' || strchr("\"'<>&`", *p))
 			abort();
 	if (!name.malformed && !name.text[0])
 		abort();

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bytes as what passes between the supervisor, init and the harness: struct init_report, struct gate_report, struct init_plan.
+ * Bytes as what passes between the supervisor, init and the harness: struct init_report, struct gate_report, struct init_plan,
+ * struct refused_calls.
  * Which one the first byte says; the rest is the message, padded with zeros. What is not refused is used as its receiver does.
  */
 #include <errno.h>
@@ -84,6 +85,22 @@ static void harness_says(const uint8_t *data, size_t size)
 	abort();
 }
 
+/* As the supervisor reads it: each is one record, by its number. */
+static void init_counts(const uint8_t *data, size_t size)
+{
+	struct refused_calls c;
+
+	fill(&c, sizeof c, data, size);
+	if (refused_calls_problem(&c))
+		return;
+	require(c.used <= LIMIT_AUDIT_SYSCALLS);
+	for (uint32_t i = 0; i < c.used; i++) {
+		require(c.of[i].number < FILTER_NUMBERS && c.of[i].error > 0 && strerror((int)c.of[i].error) != NULL);
+		for (uint32_t k = 0; k < i; k++)
+			require(c.of[k].number != c.of[i].number);
+	}
+}
+
 /* What a tool's plan adds, of whichever kind the plan is: texts end, and the environment is one that a program can be given. */
 static void called(const struct init_plan *p)
 {
@@ -122,9 +139,9 @@ static void init_hears(const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static void (*const kinds[])(const uint8_t *, size_t) = {init_says, harness_says, init_hears};
+	static void (*const kinds[])(const uint8_t *, size_t) = {init_says, harness_says, init_hears, init_counts};
 
 	if (size)
-		kinds[data[0] % 3](data + 1, size - 1);
+		kinds[data[0] % 4](data + 1, size - 1);
 	return 0;
 }

@@ -23,6 +23,9 @@ class Kernel(unittest.TestCase):
     def test_rules(self):
         self.run_program("test_rules")
 
+    def test_meter(self):
+        self.run_program("test_meter")
+
     def test_judge(self):
         self.run_program("test_judge", WEIR_PAIRS="3000", WEIR_MANY="3")
 
@@ -133,6 +136,26 @@ class Guest(unittest.TestCase):
         self.assertIn(("udp", 53, "leak.example", "denied", 2), {(e["protocol"], e["port"], e["dns_name"], e["verdict"], e["pid"]) for e in events})
         self.assertIn(("tcp", "192.0.2.7", 443, "denied"), {(e["protocol"], e["address"], e["port"], e["verdict"]) for e in events})
         self.assertIn(("udp", "2001:db8::7", 9, "denied"), {(e["protocol"], e["address"], e["port"], e["verdict"]) for e in events})
+
+    def test_2_accounted_and_chained(self):
+        code = (
+            "import ctypes, subprocess, sys, time\n"
+            "end = time.process_time() + 1\n"
+            "while time.process_time() < end: pass\n"
+            "for _ in range(3): ctypes.CDLL(None).unshare(0x20000000)\n"
+            "subprocess.run(['/bin/true'])\n"
+        )
+        answer = self.service.run(code, timeout_s=60)
+        usage, record = answer["usage"], self.service.audit(answer["run_id"])
+        cpu, checked = usage["cpu_ms"]["value"], usage["cpu_ms"]["checked"]
+        self.assertGreaterEqual(cpu, 1000)
+        self.assertEqual(checked["source"], "sched_process_exit")
+        self.assertLess(abs(checked["value"] - cpu), max(5, 0.02 * cpu))
+        self.assertIn(("unshare", "EPERM", 3), [(c["name"], c["errno"], c["count"]) for c in record["refused_syscalls"]["calls"]])
+        self.assertIn("/bin/true", [p["path"] for p in record["execs"]["programs"]])
+        self.assertEqual(len(answer["audit_hash"]), 64)
+        done = weir("audit", "verify", "--state-dir", self.service.state, "--expect", answer["audit_hash"], timeout=120)
+        self.assertEqual(done.returncode, 0, done.stdout.decode() + done.stderr.decode())
 
     def test_3_memory_limit(self):
         answer = self.service.run("x = []\nwhile True: x.append(bytearray(8 << 20))", timeout_s=60)

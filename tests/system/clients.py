@@ -4,6 +4,7 @@ import http.client
 import json
 import socket
 import subprocess
+import time
 
 from lib import SLOW, TOKEN, WEIR, Answer
 
@@ -43,3 +44,42 @@ class Post:
 
 def execute(service, code, token=TOKEN, **fields):
     return Post(service, "/v1/execute", dict(fields, code=code), token)
+
+
+class Follower:
+    """GET /v1/audit/stream: .response, and next(wanted) for the next event (id, type, record) of one of these types; comments are left out."""
+
+    def __init__(self, service, query="", token=TOKEN, headers=None, timeout=30):
+        self.connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=timeout * SLOW)
+        self.connection.request("GET", "/v1/audit/stream" + query, headers=dict(headers or {}, Authorization="Bearer " + token))
+        self.response = self.connection.getresponse()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        self.response.close()
+        self.connection.close()
+
+    def event(self):
+        """The next event that has data: (id or None, type, record)."""
+        found = {}
+        while line := self.response.readline().decode().rstrip("\n") if not self.response.isclosed() else None:
+            name, _, value = line.partition(": ")
+            found[name] = value
+        if "data" in found:
+            return found.get("id"), found["event"], json.loads(found["data"])
+        if not found and (self.response.isclosed() or not self.response.fp):
+            raise EOFError
+        return None
+
+    def next(self, *wanted, timeout=20):
+        deadline = time.monotonic() + timeout * SLOW
+        while time.monotonic() < deadline:
+            event = self.event()
+            if event and (not wanted or event[1] in wanted):
+                return event
+        raise AssertionError("none of %r came" % (wanted,))

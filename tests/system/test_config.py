@@ -47,21 +47,23 @@ class Check(Folder):
     """`weir serve --check-config`: nothing is started."""
 
     def test_file_options_and_defaults(self):
-        self.write({"listen": "unix:run.sock", "policy": "my-policy.json", "pool": {"size": 5}, "snippet": {"python": "python3"}, "state_dir": "../state"})
+        self.write({"listen": "unix:run.sock", "policy": "my-policy.json", "pool": {"size": 5}, "snippet": {"python": "python3"}, "state_dir": "../state", "audit": {"keep_days": 90, "project_mib": 100}})
         shutil.copy(os.path.join(TOP, "policies", "snippet.json"), os.path.join(self.folder, "my-policy.json"))
-        found = json.loads(self.check("--json", "--pool", "7", "--plaintext"))
+        found = json.loads(self.check("--json", "--pool", "7", "--plaintext", "--audit-keep-days", "7"))
         self.assertEqual(
             found["configuration"],
             {"listen": "unix:%s/run.sock" % self.folder, "plaintext": True, "tls": {"certificate": None, "key": None}, "state_dir": self.folder + "/../state",
              "policy": self.folder + "/my-policy.json", "pool": {"size": 7}, "snippet": {"python": "python3", "image": None},
-             "tool_calls": {"allow_internet_egress": True, "policy": "tool-call"}},
+             "tool_calls": {"allow_internet_egress": True, "policy": "tool-call"},
+             "audit": {"keep_days": 7, "max_mib": 1024, "project_mib": 100, "content": False}, "metrics": {"bpf_run_time": False}},
         )
         self.assertEqual(found["file"], self.file)
         self.assertEqual(
             found["sources"],
             {"/listen": "file", "/plaintext": "option", "/tls/certificate": "default", "/tls/key": "default", "/state_dir": "file", "/policy": "file",
              "/pool/size": "option", "/snippet/python": "file", "/snippet/image": "default", "/tool_calls/allow_internet_egress": "default",
-             "/tool_calls/policy": "default"},
+             "/tool_calls/policy": "default", "/audit/keep_days": "option", "/audit/max_mib": "default", "/audit/project_mib": "file",
+             "/audit/content": "default", "/metrics/bpf_run_time": "default"},
         )
         text = self.check()
         self.assertIn("file: " + self.file, text)
@@ -128,6 +130,8 @@ class Check(Folder):
             ({"tls": {"certificate": "none", "key": "tls.key"}}, "/tls/certificate", "No such file"),
             ({"tls": {"key": "tls.key"}}, "/tls", '"certificate" is missing'),
             ({"plaintext": True, "tls": pair}, "/plaintext", "take out one of the two"),
+            ({"audit": {"keep_days": 0}}, "/audit/keep_days", "from 1 to 3650, found 0"),
+            ({"audit": {"max_mib": 64, "project_mib": 65}}, "/audit/project_mib", "more of the record (65 MiB) than there is in all (64 MiB)"),
         ):
             with self.subTest(document=document):
                 self.write(document)
@@ -159,6 +163,7 @@ class Check(Folder):
         self.assertIn("/nope: No such file or directory (and the shipped ones are snippet, tool-call, ", weir("serve", "--check-config", "--policy", "nope").stderr.decode())
         self.assertIn("--pool: expected an integer", weir("serve", "--check-config", "--pool", "0").stderr.decode())
         self.assertIn("--tls-cert: a certificate and its key come together: say --tls-key too", self.check("--tls-cert", "x", status=1))
+        self.assertIn("--audit-max-mib: expected an integer from 16 to 1048576, found 1", self.check("--audit-max-mib", "1", status=64))
         self.assertIn("--listen: 192.0.2.1 is not a loopback address", self.check("--listen", "192.0.2.1:80", status=1))
         self.assertIn("--dev-token: 192.0.2.1 is not a loopback address", self.check("--listen", "192.0.2.1:80", "--plaintext", "--dev-token", "x", status=1))
         self.write({"listen": "192.0.2.1:80", "tls": pair})

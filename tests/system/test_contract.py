@@ -76,6 +76,8 @@ class Contract(unittest.TestCase):
             ("GET", "/v1/sessions", None, {"project", "agent", "other"}),
             ("GET", "/v1/runs/" + run_id, None, {"project", "agent", "reviewer"}),
             ("GET", "/v1/runs/" + run_id + "/audit", None, {"project", "agent", "reviewer"}),
+            ("GET", "/v1/audit", None, {"reviewer"}),
+            ("GET", "/metrics", None, {"operator"}),
             ("GET", "/v1/limits", None, set(self.tokens)),
             ("GET", "/openapi.json", None, set(self.tokens)),
         )
@@ -123,7 +125,7 @@ class Contract(unittest.TestCase):
 
     def test_openapi_lists_every_route(self):
         document = self.service.request("GET", "/openapi.json").json()
-        for path in ("/v1/execute", "/v1/call", "/mcp", "/v1/pool", "/v1/sessions", "/v1/sessions/{session_id}", "/v1/runs/{run_id}", "/v1/runs/{run_id}/audit", "/v1/limits", "/openapi.json", "/healthz", "/readyz"):
+        for path in ("/v1/execute", "/v1/call", "/mcp", "/v1/pool", "/v1/sessions", "/v1/sessions/{session_id}", "/v1/runs/{run_id}", "/v1/runs/{run_id}/audit", "/v1/audit", "/v1/audit/stream", "/metrics", "/v1/limits", "/openapi.json", "/healthz", "/readyz"):
             names = [re.sub(r"\{\w+\}", "{}", p) for p in document["paths"]]
             self.assertIn(re.sub(r"\{\w+\}", "{}", path), names)
         answer = document["paths"]["/v1/execute"]["post"]["responses"]
@@ -199,9 +201,11 @@ class Contract(unittest.TestCase):
     def test_answer_has_every_field(self):
         answer = self.service.run("open('a.txt', 'w').write('x')\nprint(1)")
         self.assertLessEqual(
-            {"sandbox_id", "run_id", "stdout", "stderr", "exit_code", "duration_ms", "files", "files_skipped", "termination", "truncated", "stdout_bytes", "stderr_bytes", "usage", "egress", "python"},
+            {"sandbox_id", "run_id", "stdout", "stderr", "exit_code", "duration_ms", "files", "files_skipped", "termination", "truncated", "stdout_bytes", "stderr_bytes", "usage", "egress", "python",
+             "processes", "refused_syscalls", "audit_hash"},
             set(answer),
         )
+        self.assertRegex(answer["audit_hash"], r"^[0-9a-f]{64}$")
         self.assertRegex(answer["sandbox_id"], r"^sandbox-[a-z0-9]{5,}$")
         self.assertEqual(answer["run_id"], answer["sandbox_id"])
         self.assertEqual(sorted(answer["termination"]), ["detail", "reason", "signal"])

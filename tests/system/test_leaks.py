@@ -52,8 +52,8 @@ class AfterStop(unittest.TestCase):
         self.assertEqual(settled(before, lambda: Footprint(instance)), {})
         left = [os.path.join(m, "weir", instance) for m in ("/sys/fs/bpf", "/run")] + cgroup_dirs(instance)
         self.assertEqual([p for p in left if os.path.exists(p)], [])
-        # What stays is the record and the table of tokens, and nothing else.
-        self.assertEqual({n for n in os.listdir(state)}, {"audit", "tokens", "tokens.used"})
+        # What stays is the record with its key and head, and the table of tokens, and nothing else.
+        self.assertEqual({n for n in os.listdir(state)}, {"audit", "audit-head", "audit-key.pem", "audit-key.pub", "tokens", "tokens.used"})
 
     def test_after_work(self):
         state = tempfile.mkdtemp(prefix="weir-test-state-")

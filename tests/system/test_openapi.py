@@ -3,7 +3,7 @@
 against the schema that the document has for that status. Where Python's jsonschema is installed, it is asked as well."""
 import unittest
 
-from clients import mint
+from clients import Follower, mint
 from lib import Service, TOKEN
 
 try:
@@ -101,8 +101,25 @@ class OpenApi(unittest.TestCase):
         for status, body, headers in ((400, {}, {}), (404, {"code": "", "session_id": "x"}, {}), (502, {"code": "", "files": [{"path": "..", "content": ""}]}, {}), (413, {"code": " " * (1 << 20 | 1)}, {}), (415, "x", {"Content-Type": "text/plain"})):
             self.ask(status, "POST", "/v1/execute", body, headers=headers)
         self.ask(401, "POST", "/v1/execute", {}, token=None)
+        self.assertTrue(self.ask(200, "GET", "/v1/audit?limit=500", pattern="/v1/audit")["runs"])
+        self.ask(400, "GET", "/v1/audit?limit=501", pattern="/v1/audit")
+        self.asked |= {("get", "/metrics"), ("get", "/v1/audit/stream")}  # test_what_is_no_json
         every = {(method, path) for path, methods in self.document["paths"].items() for method in methods}
         self.assertEqual(every - self.asked, set())
+
+    def test_what_is_no_json(self):
+        """The document names the type, and the answer has it."""
+        paths = self.document["paths"]
+        for path, kind in (("/metrics", "text/plain"), ("/v1/audit/stream", "text/event-stream")):
+            self.assertEqual(list(paths[path]["get"]["responses"]["200"]["content"]), [kind])
+        self.assertTrue(self.service.request("GET", "/metrics").headers["Content-Type"].startswith("text/plain;"))
+        with Follower(self.service) as follower:
+            self.assertEqual(follower.response.getheader("Content-Type"), "text/event-stream")
+        for path in ("/v1/audit", "/v1/audit/stream"):
+            told = {p["name"] for p in paths[path]["get"]["parameters"]}
+            answer = self.service.request("GET", path + "?nothing=1")
+            self.assertEqual(answer.status, 400)
+            self.assertEqual(told, set(answer.json()["error"]["message"].partition("those are ")[2].split(", ")))
 
     def test_hints_fit_what_was_asked(self):
         project = mint(self.service, "hints")

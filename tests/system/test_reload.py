@@ -3,7 +3,6 @@
 
 What a snippet meets after the swap is asked by the snippet itself, in a loop, with the host's own clock.
 """
-import glob
 import hashlib
 import http.client
 import json
@@ -12,6 +11,7 @@ import re
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import tempfile
 import threading
@@ -133,11 +133,11 @@ class Policed(unittest.TestCase):
         time.sleep(0.3 * SLOW)  # until the interpreter is at the snippet's loop
 
     def records(self):
-        found = []
-        for path in sorted(glob.glob(os.path.join(self.service.state, "audit", "*.ndjson*"))):
-            with open(path, errors="replace") as f:
-                found += [json.loads(line) for line in f if line.endswith("\n")]
-        return found
+        db = sqlite3.connect("file:%s?mode=ro" % os.path.join(self.service.state, "audit", "audit.db"), uri=True, timeout=10)
+        try:
+            return [dict(json.loads(body), seq=seq) for seq, body in db.execute("SELECT seq, body FROM record ORDER BY seq")]
+        finally:
+            db.close()
 
     def policy_records(self, count):
         """Once the auditor has written them."""

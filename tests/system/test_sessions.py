@@ -555,9 +555,10 @@ class Sessions(unittest.TestCase):
         if not after["source"].startswith("life"):
             self.assertLess(after["value"], 80 << 20)
         s.close()
-        whole = s.records()[0]
-        self.assertGreaterEqual(whole["usage"]["cpu_ms"]["value"], busy["usage"]["cpu_ms"]["value"])
-        self.assertGreaterEqual(whole["usage"]["memory_peak_bytes"]["value"], busy["usage"]["memory_peak_bytes"]["value"])
+        # Its own record has the times between them: nothing ran then, and what the first cell kept was there.
+        between = s.records()[0]["usage"]
+        self.assertLess(between["cpu_ms"]["value"], 250)
+        self.assertGreater(between["memory_peak_bytes"]["value"], 80 << 20)
 
     def test_sessions_are_spread_over_the_cpus(self):
         """Each is shown one CPU, and two of them not the same one while another is idle."""

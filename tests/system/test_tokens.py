@@ -23,9 +23,9 @@ MAGIC = 0x4B4F5457
 FREE, ACTIVE, REVOKED = 0, 1, 2
 
 
-def pack_slot(n, word=ACTIVE, text=None, expires=0, revoked=0, created=1000):
+def pack_slot(n, word=ACTIVE, text=None, expires=0, revoked=0, created=1000, project=b"demo"):
     digest = hashlib.sha256((text or "token %d" % n).encode()).digest()
-    return SLOT.pack(word, 1, digest, b"tok-%08d" % n, b"demo", b"", b"", created, expires, revoked)
+    return SLOT.pack(word, 1, digest, b"tok-%08d" % n, project, b"", b"", created, expires, revoked)
 
 
 def write_table(state, slots, used=None):
@@ -368,10 +368,36 @@ class Served(unittest.TestCase):
                 for name, flags in re.findall(r"^[0-9a-f]+-\S+ .*?(\S*)\n(?:.*\n)*?VmFlags: (.*)$", f.read(), re.M):
                     if name.startswith(self.service.state):
                         found.setdefault(os.path.basename(name), []).append((os.stat("/proc/%d" % pid).st_uid & 0xFF, set(flags.split())))
+        # The log's index of the record: the auditor's alone.
+        self.assertEqual({(uid, "ex" in flags) for uid, flags in found.pop("audit.db-shm", [(2, set())])}, {(2, False)})
         self.assertEqual(sorted(found), ["tokens", "tokens.used"])
         self.assertEqual([[uid for uid, _ in rows] for rows in found.values()], [[1], [1]])
         self.assertFalse({"wr", "mw"} & found["tokens"][0][1])
         self.assertIn("wr", found["tokens.used"][0][1])
+
+    def test_the_hosts_own_records_are_no_tenants(self):
+        """`weir run`, `weir exec` and attachments have their records under names that no token gets, or opens anything with."""
+        state = tempfile.mkdtemp(prefix="weir-test-tokens-")
+        self.addCleanup(shutil.rmtree, state)
+        os.chmod(state, 0o711)
+        hosts = ("attached", "cli", "exec")
+        done = weir("exec", "--policy", "snippet", "--state-dir", state, "--", "true")
+        self.assertNotIn(b"chain", done.stderr)  # what a command writes there is its own
+        record = json.loads(weir("audit", "ls", "--state-dir", state, "--json").stdout)["runs"][0]
+        self.assertEqual(record["project"], "exec")
+        text = lambda n: "weir_%043d" % n
+        write_table(state, [pack_slot(i, text=text(i), project=name.encode()) for i, name in enumerate(hosts + ("demo",))])
+        for name in hosts:
+            done = weir("token", "mint", "--project", name, "--state-dir", state)
+            self.assertEqual((done.returncode, done.stdout), (64, b""))
+            self.assertIn(b"this host's own records", done.stderr)
+        self.assertEqual([row["state"] for row in json.loads(weir("token", "ls", "--json", "--state-dir", state).stdout)["tokens"]], ["reserved"] * 3 + ["active"])
+        with Service("--policy-only", state=state) as service:
+            statuses = [service.request("GET", "/v1/runs/" + record["run_id"], token=text(i)).status for i in range(4)]
+            self.assertEqual(statuses, [401, 401, 401, 404])
+            for i, name in enumerate(hosts):
+                self.assertIn("token tok-%08d opens nothing" % i, service.log_text())
+            self.assertNotIn("tok-%08d opens" % 3, service.log_text())
 
     def test_another_state_directory_has_other_tokens(self):
         """Minted before the service starts, known to it alone, and the time of use is there when it is gone."""

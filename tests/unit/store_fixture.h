@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of the record share: a directory of their own, notes, and a look at the lines. */
+/* What the tests of the record share: a directory of their own, notes, and a look into the database. */
 #ifndef WEIR_TESTS_STORE_FIXTURE_H
 #define WEIR_TESTS_STORE_FIXTURE_H
 
@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -23,6 +24,7 @@
 #include <unistd.h>
 
 #include "auditor/record.h"
+#include "auditor/schema.h"
 #include "auditor/store.h"
 
 #define BIG (1u << 30)
@@ -40,12 +42,19 @@ static inline int setup(void **state)
 	return dir < 0 ? -1 : 0;
 }
 
+static inline void empty_directory(int fd)
+{
+	DIR *d = fdopendir(openat(fd, ".", O_RDONLY | O_DIRECTORY));
+
+	for (struct dirent *e; d && (e = readdir(d));)
+		(void)unlinkat(fd, e->d_name, 0);
+	closedir(d);
+}
+
 static inline int teardown(void **state)
 {
 	(void)state;
-	unlinkat(dir, STORE_FILE, 0);
-	unlinkat(dir, STORE_OLD_FILE, 0);
-	unlinkat(dir, STORE_LOCK_FILE, 0);
+	empty_directory(dir);
 	close(dir);
 	return rmdir(dir_path);
 }
@@ -112,14 +121,19 @@ static inline int put(struct store *s, struct note n)
 	return store_commit(s, NULL);
 }
 
-static inline struct store *open_store(uint64_t max)
+static inline struct store *open_as(struct audit_opts opts)
 {
 	struct store *s = NULL;
 	struct err e = {0};
 
-	if (store_open(&s, dir, max, &e) < 0)
+	if (store_open(&s, dir, &opts, &e) < 0)
 		fail_msg("store_open: %s", e.msg);
 	return s;
+}
+
+static inline struct store *open_store(uint64_t max)
+{
+	return open_as((struct audit_opts){.max_bytes = max});
 }
 
 static inline json_t *run_json(struct store *s, const char *run_id, bool summary)
@@ -146,30 +160,64 @@ static inline void assert_text(const json_t *json, const char *name, const char 
 	assert_string_equal(json_string_value(json_object_get(json, name)), want);
 }
 
-/* Calls fn with each line of the record, both files, oldest first; every line must parse. Returns how many. */
-static inline size_t each_line(void (*fn)(void *ctx, const json_t *record), void *ctx)
+/* ---- a look of one's own into the database ---- */
+
+static inline sqlite3 *look(void)
 {
-	static const char *const names[] = {STORE_OLD_FILE, STORE_FILE};
-	char *line = NULL;
-	size_t room = 0, n = 0;
+	sqlite3 *db = NULL;
+	struct err e = {0};
 
-	for (size_t i = 0; i < 2; i++) {
-		int fd = openat(dir, names[i], O_RDONLY);
-		FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
+	if (schema_open(&db, dir, true, false, &e) < 0)
+		fail_msg("schema_open: %s", e.msg);
+	return db;
+}
 
-		while (f && getline(&line, &room, f) > 0) {
-			json_t *record = json_loads(line, 0, NULL);
+/* The first column of the first row; -1 when there is none. */
+static inline long long look_number(const char *sql)
+{
+	sqlite3 *db = look();
+	sqlite3_stmt *st = NULL;
+	long long n = -1;
 
-			assert_non_null(record);
-			if (fn)
-				fn(ctx, record);
-			json_decref(record);
-			n++;
-		}
-		if (f)
-			fclose(f);
+	assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &st, NULL), SQLITE_OK);
+	if (sqlite3_step(st) == SQLITE_ROW)
+		n = sqlite3_column_int64(st, 0);
+	sqlite3_finalize(st);
+	sqlite3_close(db);
+	return n;
+}
+
+static inline void assert_intact(void)
+{
+	sqlite3 *db = look();
+	sqlite3_stmt *st = NULL;
+
+	assert_int_equal(sqlite3_prepare_v2(db, "PRAGMA integrity_check", -1, &st, NULL), SQLITE_OK);
+	assert_int_equal(sqlite3_step(st), SQLITE_ROW);
+	assert_string_equal((const char *)sqlite3_column_text(st, 0), "ok");
+	sqlite3_finalize(st);
+	sqlite3_close(db);
+}
+
+/* Calls fn with each record, with its seq, in order; every one must parse. Returns how many. */
+static inline size_t each_record(void (*fn)(void *ctx, const json_t *record), void *ctx)
+{
+	sqlite3 *db = look();
+	sqlite3_stmt *st = NULL;
+	size_t n = 0;
+
+	assert_int_equal(sqlite3_prepare_v2(db, "SELECT seq, body FROM record ORDER BY seq", -1, &st, NULL), SQLITE_OK);
+	for (; sqlite3_step(st) == SQLITE_ROW; n++) {
+		json_t *record = json_loads((const char *)sqlite3_column_text(st, 1), 0, NULL);
+
+		assert_non_null(record);
+		json_object_set_new(record, "seq", json_integer(sqlite3_column_int64(st, 0)));
+		if (fn)
+			fn(ctx, record);
+		json_decref(record);
 	}
-	free(line);
+	sqlite3_finalize(st);
+	sqlite3_close(db);
 	return n;
 }
 
@@ -194,7 +242,7 @@ static inline struct gaps gaps(const char *kind)
 {
 	struct gaps g = {.kind = kind};
 
-	each_line(find_gap, &g);
+	each_record(find_gap, &g);
 	return g;
 }
 

@@ -25,11 +25,14 @@ static int parse(const char *text, struct config *c, struct err *e)
 /* Everything at once, each in its place. */
 static void whole(void **state)
 {
-	static const char text[] = "{\"listen\": \"[::1]:8443\", \"plaintext\": false, \"state_dir\": \"/srv/weir\",\n"
-				   " \"policy\": \"tool-call\", \"pool\": {\"size\": 12},\n"
-				   " \"snippet\": {\"python\": \"/opt/py/bin/python3\", \"image\": \"image\"},\n"
-				   " \"tool_calls\": {\"allow_internet_egress\": false, \"policy\": \"web.json\"},\n"
-				   " \"tls\": {\"certificate\": \"a.crt\", \"key\": \"a.key\"}}\n";
+	static const char text[] =
+	    "{\"listen\": \"[::1]:8443\", \"plaintext\": false, \"state_dir\": \"/srv/weir\",\n"
+	    " \"policy\": \"tool-call\", \"pool\": {\"size\": 12},\n"
+	    " \"snippet\": {\"python\": \"/opt/py/bin/python3\", \"image\": \"image\"},\n"
+	    " \"tool_calls\": {\"allow_internet_egress\": false, \"policy\": \"web.json\"},\n"
+	    " \"audit\": {\"keep_days\": 90, \"max_mib\": 4096, \"project_mib\": 100, \"content\": true},\n"
+	    " \"metrics\": {\"bpf_run_time\": true},\n"
+	    " \"tls\": {\"certificate\": \"a.crt\", \"key\": \"a.key\"}}\n";
 	struct config c;
 	struct err e;
 
@@ -44,6 +47,11 @@ static void whole(void **state)
 	assert_string_equal(c.image, "image");
 	assert_false(c.tool_egress);
 	assert_string_equal(c.tool_policy, "web.json");
+	assert_int_equal(c.audit_days, 90);
+	assert_int_equal(c.audit_mib, 4096);
+	assert_int_equal(c.audit_project_mib, 100);
+	assert_true(c.audit_content);
+	assert_true(c.bpf_run_time);
 	assert_string_equal(c.tls_certificate, "a.crt");
 	assert_string_equal(c.tls_key, "a.key");
 	for (enum config_key key = 0; key < CONFIG_KEYS; key++)
@@ -68,6 +76,10 @@ static void good(void **state)
 	    "{\"l\\u0069sten\": \"127.0.0.1:1\"}", /* the same name, written otherwise */
 	    "{\"state_dir\": \"/srv/\\u00e9t\\u00e9\"}",
 	    "{\"snippet\": {\"image\": \"layout:3.12\"}}",
+	    "{\"audit\": {}}",
+	    "{\"metrics\": {}}",
+	    "{\"audit\": {\"keep_days\": 1, \"max_mib\": 16, \"project_mib\": 1}}",
+	    "{\"audit\": {\"keep_days\": 3650, \"max_mib\": 1048576, \"project_mib\": 1048576}}",
 	    "{\"tool_calls\": {}}",
 	    "{\"toolCalls\": {}}",
 	    "{\"tool_calls\": {\"allow_internet_egress\": true}}",
@@ -123,6 +135,14 @@ static void bad(void **state)
 	    {"{\"pool\": {\"size\": 3, \"size\": 3}}", "/pool/size", "twice"},
 	    {"{\"pool\": {}, \"pool\": {}}", "/pool", "twice"},
 	    {"{\"listen\": \"h:1\", \"lis\\u0074en\": \"h:1\"}", "/listen", "twice"},
+	    {"{\"audit\": {\"keep_days\": 0}}", "/audit/keep_days", "from 1 to 3650, found 0"},
+	    {"{\"audit\": {\"keep_days\": 3651}}", "/audit/keep_days", "from 1 to 3650, found 3651"},
+	    {"{\"audit\": {\"max_mib\": 15}}", "/audit/max_mib", "from 16 to 1048576, found 15"},
+	    {"{\"audit\": {\"max_mib\": 1048577}}", "/audit/max_mib", "from 16 to 1048576, found 1048577"},
+	    {"{\"audit\": {\"project_mib\": 0}}", "/audit/project_mib", "from 1 to 1048576, found 0"},
+	    {"{\"audit\": {\"content\": 1}}", "/audit/content", "expected true or false"},
+	    {"{\"audit\": {\"bytes\": 1}}", "/audit/bytes", "those here are keep_days, max_mib, project_mib, content"},
+	    {"{\"metrics\": {\"bpf_run_time\": \"yes\"}}", "/metrics/bpf_run_time", "expected true or false"},
 	    {"{\"snippet\": {\"python\": \"\"}}", "/snippet/python", "it is empty"},
 	    {"{\"snippet\": {\"image\": 1}}", "/snippet/image", "expected a string, found a number"},
 	    {"{\"tls\": {}}", "/tls", "\"certificate\" is missing"},
@@ -206,6 +226,11 @@ static void what_wins(void **state)
 	assert_string_equal(none.policy, "snippet");
 	assert_int_equal(none.pool_size, LIMIT_POOL_SIZE);
 	assert_false(none.plaintext);
+	assert_int_equal(none.audit_days * 86400ll, LIMIT_AUDIT_KEEP_S);
+	assert_int_equal((uint64_t)none.audit_mib << 20, LIMIT_AUDIT_BYTES);
+	assert_int_equal((uint64_t)none.audit_project_mib << 20, LIMIT_AUDIT_PROJECT_BYTES);
+	assert_false(none.audit_content);
+	assert_false(none.bpf_run_time);
 	assert_true(none.tool_egress);
 	assert_string_equal(none.tool_policy, "tool-call");
 	assert_null(none.python);
@@ -332,10 +357,21 @@ static void bad_options(void **state)
 		enum config_key key;
 		const char *text, *where;
 	} rows[] = {
-	    {CONFIG_LISTEN, "8380", "--listen"}, {CONFIG_POOL_SIZE, "0", "--pool"},  {CONFIG_POOL_SIZE, "513", "--pool"},
-	    {CONFIG_POOL_SIZE, "", "--pool"},	 {CONFIG_POOL_SIZE, "3x", "--pool"}, {CONFIG_POOL_SIZE, " 3", "--pool"},
-	    {CONFIG_POOL_SIZE, "03", "--pool"},	 {CONFIG_POLICY, "", "--policy"},    {CONFIG_STATE_DIR, "a\nb", "--state-dir"},
-	    {CONFIG_TLS_KEY, "", "--tls-key"},	 {CONFIG_IMAGE, "", "--image"},	     {CONFIG_TOOL_POLICY, "", "--tool-policy"},
+	    {CONFIG_AUDIT_DAYS, "0", "--audit-keep-days"},
+	    {CONFIG_AUDIT_MIB, "1", "--audit-max-mib"},
+	    {CONFIG_AUDIT_PROJECT_MIB, "1048577", "--audit-project-mib"},
+	    {CONFIG_LISTEN, "8380", "--listen"},
+	    {CONFIG_POOL_SIZE, "0", "--pool"},
+	    {CONFIG_POOL_SIZE, "513", "--pool"},
+	    {CONFIG_POOL_SIZE, "", "--pool"},
+	    {CONFIG_POOL_SIZE, "3x", "--pool"},
+	    {CONFIG_POOL_SIZE, " 3", "--pool"},
+	    {CONFIG_POOL_SIZE, "03", "--pool"},
+	    {CONFIG_POLICY, "", "--policy"},
+	    {CONFIG_STATE_DIR, "a\nb", "--state-dir"},
+	    {CONFIG_TLS_KEY, "", "--tls-key"},
+	    {CONFIG_IMAGE, "", "--image"},
+	    {CONFIG_TOOL_POLICY, "", "--tool-policy"},
 	};
 
 	(void)state;
@@ -376,6 +412,32 @@ static void contradictions(void **state)
 	assert_string_equal(e.where, "--tls-key");
 	assert_int_equal(check_with("c", "k", true, &e), -EINVAL);
 	assert_string_equal(e.where, "--plaintext");
+}
+
+/* A project's part is no more than the whole; what nobody has asked for is made to fit. */
+static void parts_of_the_record(void **state)
+{
+	static const struct {
+		const char *text;
+		int rc;
+	} rows[] = {
+	    {"{\"audit\": {\"max_mib\": 16}}", 0},
+	    {"{\"audit\": {\"max_mib\": 16, \"project_mib\": 16}}", 0},
+	    {"{\"audit\": {\"max_mib\": 16, \"project_mib\": 17}}", -EINVAL},
+	    {"{\"audit\": {\"project_mib\": 1025}}", -EINVAL},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		_cleanup_config_ struct config c, none = {0};
+		struct err e;
+
+		assert_int_equal(parse(rows[i].text, &c, &e), 0);
+		assert_int_equal(config_merge(&c, &none, &e), 0);
+		assert_int_equal(config_check(&c, &e), rows[i].rc);
+		if (rows[i].rc)
+			assert_string_equal(e.where, "--audit-project-mib");
+	}
 }
 
 static void pointers(void **state)
@@ -449,6 +511,7 @@ int main(void)
 	    cmocka_unit_test(at_the_limits),
 	    cmocka_unit_test(what_wins),
 	    cmocka_unit_test(bad_options),
+	    cmocka_unit_test(parts_of_the_record),
 	    cmocka_unit_test(contradictions),
 	    cmocka_unit_test(pointers),
 	    cmocka_unit_test(addresses),

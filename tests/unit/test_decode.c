@@ -24,19 +24,21 @@ static struct ask ask(uint32_t type)
 	struct ask a = {.type = type, .timeout_s = 20, .req = 7, .reason = RUN_END_CANCELLED};
 
 	snprintf(a.project, sizeof a.project, "a-project-9");
+	snprintf(a.caller, sizeof a.caller, "token:tok-0a1b2c3d");
+	snprintf(a.run_id, sizeof a.run_id, "sandbox-b9exkyc4c44ff.2");
 	return a;
 }
 
 static void asks_of_every_type(void **state)
 {
 	(void)state;
-	for (uint32_t type = ASK_SANDBOX; type <= ASK_POOL; type++) {
+	for (uint32_t type = ASK_SANDBOX; type <= ASK_USAGE; type++) {
 		struct ask a = ask(type);
 
 		same(ask_problem(&a), NULL);
 	}
 	for (uint32_t i = 0; i < 2; i++) {
-		struct ask a = ask(i ? ASK_POOL + 1 : ASK_NONE);
+		struct ask a = ask(i ? ASK_USAGE + 1 : ASK_NONE);
 
 		same(ask_problem(&a), "type");
 		a.type = UINT32_MAX - i;
@@ -114,6 +116,46 @@ static void projects_are_names(void **state)
 	/* It is nobody's business in the others. */
 	memset(a.project, 'A', sizeof a.project);
 	a.type = ASK_CLOSE;
+	same(ask_problem(&a), NULL);
+}
+
+static void callers_are_said(void **state)
+{
+	static const char *const good[] = {"token:tok-0a1b2c3d", "token:dev", "uid:0", "uid:0,sudo:1000", "a@b_c.d"};
+	static const char *const bad[] = {"", " ", "uid:0 ", "a/b", "a\"b", "a\nb", "\xc3\xa9", "a=b"};
+
+	(void)state;
+	for (uint32_t i = 0; i < 2; i++) {
+		struct ask a = ask(i ? ASK_START : ASK_SANDBOX);
+
+		for (size_t k = 0; k < sizeof good / sizeof good[0]; k++) {
+			snprintf(a.caller, sizeof a.caller, "%s", good[k]);
+			same(ask_problem(&a), NULL);
+		}
+		for (size_t k = 0; k < sizeof bad / sizeof bad[0]; k++) {
+			snprintf(a.caller, sizeof a.caller, "%s", bad[k]);
+			same(ask_problem(&a), "caller");
+		}
+		memset(a.caller, 'a', sizeof a.caller);
+		same(ask_problem(&a), "caller"); /* no end */
+		a.caller[sizeof a.caller - 1] = 0;
+		same(ask_problem(&a), NULL);
+	}
+}
+
+static void usage_is_of_a_run(void **state)
+{
+	static const char *const bad[] = {"", "A", "a b", "a/b", "\xc3\xa9", "a\n"};
+	struct ask a = ask(ASK_USAGE);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+		snprintf(a.run_id, sizeof a.run_id, "%s", bad[i]);
+		same(ask_problem(&a), "run_id");
+	}
+	memset(a.run_id, 'a', sizeof a.run_id);
+	same(ask_problem(&a), "run_id"); /* no end */
+	a.run_id[sizeof a.run_id - 1] = 0;
 	same(ask_problem(&a), NULL);
 }
 
@@ -196,6 +238,41 @@ static void what_waitpid_says(void **state)
 
 		same(init_report_problem(&r), rows[i].fine ? NULL : "status");
 	}
+}
+
+static struct refused_calls calls(void)
+{
+	return (struct refused_calls){.period = 3,
+				      .counted = 3,
+				      .used = 2,
+				      .of = {{.number = 101, .error = EPERM, .count = 2, .first_ns = 5, .last_ns = 6},
+					     {.number = 165, .error = EACCES, .count = 0, .first_ns = 7, .last_ns = 7}}};
+}
+
+/* Any text of init's memory is what the supervisor may read. */
+static void what_init_counts(void **state)
+{
+	struct refused_calls c = calls();
+
+	(void)state;
+	same(refused_calls_problem(&c), NULL);
+	c.used = LIMIT_AUDIT_SYSCALLS + 1;
+	same(refused_calls_problem(&c), "used");
+	c.used = LIMIT_AUDIT_SYSCALLS;
+	same(refused_calls_problem(&c), "error"); /* the third has none */
+	c = calls();
+	c.of[1].number = FILTER_NUMBERS;
+	same(refused_calls_problem(&c), "number");
+	c.of[1].number = c.of[0].number;
+	same(refused_calls_problem(&c), "number");
+	c = calls();
+	c.of[0].error = 4096;
+	same(refused_calls_problem(&c), "error");
+	c = calls();
+	c.of[0].first_ns = 7;
+	same(refused_calls_problem(&c), "first_ns");
+	c.used = 0;
+	same(refused_calls_problem(&c), NULL);
 }
 
 static void what_a_harness_reports(void **state)
@@ -392,9 +469,12 @@ int main(void)
 	    cmocka_unit_test(asks_in_range),
 	    cmocka_unit_test(projects_are_names),
 	    cmocka_unit_test(agents_are_names),
+	    cmocka_unit_test(callers_are_said),
+	    cmocka_unit_test(usage_is_of_a_run),
 	    cmocka_unit_test(collects),
 	    cmocka_unit_test(what_init_reports),
 	    cmocka_unit_test(what_waitpid_says),
+	    cmocka_unit_test(what_init_counts),
 	    cmocka_unit_test(what_a_harness_reports),
 	    cmocka_unit_test(plans),
 	    cmocka_unit_test(plans_of_calls),

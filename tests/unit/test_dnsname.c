@@ -40,11 +40,17 @@ static void test_table(void **state)
 	    {WIRE("\7exam"), "exam", true},
 	    {WIRE("\7"), "", true},
 	    {WIRE("\3abc\7"), "abc", true},
-	    /* pointers and reserved label types are not followed */
-	    {WIRE("\300\014"), "", true},
-	    {WIRE("\3www\300\014"), "www", true},
-	    {WIRE("\3www\100abc\0"), "www", true},
-	    {WIRE("\3www\200abc\0"), "www", true},
+	    /* pointers and reserved label types are told, and not followed; as text they look different */
+	    {WIRE("\300\014"), "@12", true},
+	    {WIRE("\377\377"), "@16383", true},
+	    {WIRE("\300"), "@?", true},
+	    {WIRE("\3www\300\014"), "www.@12", true},
+	    {WIRE("\3www\300\014\0"), "www.@12", true},
+	    {WIRE("\3www\300"), "www.@?", true},
+	    {WIRE("\3www\100abc\0"), "www.!64", true},
+	    {WIRE("\3www\200abc\0"), "www.!128", true},
+	    {WIRE("\3@12\0"), "\\06412", false},
+	    {WIRE("\3!64\0"), "\\03364", false},
 	    /* something behind the root */
 	    {WIRE("\3www\0\3com\0"), "www", true},
 	    {WIRE("\0\0"), ".", true},
@@ -80,6 +86,14 @@ static void test_longest(void **state)
 	assert_false(name.malformed);
 	assert_int_equal(strlen(name.text), 4 * (63 + 63 + 63 + 61) + 3);
 
+	/* As long, and it ends in what takes most room. */
+	wire[64 * 3] = 60;
+	wire[n - 2] = 0xff;
+	wire[n - 1] = 0xff;
+	dnsname_decode(&name, wire, n);
+	assert_true(name.malformed);
+	assert_string_equal(name.text + strlen(name.text) - 7, ".@16383");
+
 	wire[n - 1] = 'x';
 	wire[n++] = 0;
 	wire[64 * 3] = 62;
@@ -102,7 +116,7 @@ static void test_random(void **state)
 		memset(&name, 0x55, sizeof name);
 		dnsname_decode(&name, wire, len);
 		assert_non_null(memchr(name.text, 0, sizeof name.text));
-		assert_int_equal(strspn(name.text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.\\"),
+		assert_int_equal(strspn(name.text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.\\@!?"),
 				 strlen(name.text));
 		for (const char *p = name.text; (p = strchr(p, '\\')); p += 4) {
 			assert_in_range(p[1], '0', '2');

@@ -10,11 +10,14 @@
 #include <time.h>
 
 #include <arpa/inet.h>
+#include <sys/socket.h>
 #include <cmocka.h>
 
 #include "auditor/record.h"
 #include "core/event.h"
 #include "core/netaddr.h"
+
+#define LINE_BYTES 16384 /* bytes of a record, far more than there can be */
 
 /* ---- addresses and protocols ---- */
 
@@ -153,12 +156,15 @@ static struct note event_note(void)
 	v->uid = 100000;
 	v->attribution = WEIR_ATTR_CURRENT;
 	memcpy(v->comm, "py\"thon\n", 9);
+	v->seq = 3;
+	v->socket_type = SOCK_DGRAM;
 	v->dns_qtype = 1;
 	v->dns_len = 13;
 	memcpy(v->dns, "\7example\3com", 13);
 	return n;
 }
 
+/* The record's body as it is stored, and as it is read back. */
 static json_t *line_of(const struct note *n, char *line, size_t size)
 {
 	json_t *body, *json;
@@ -167,12 +173,12 @@ static json_t *line_of(const struct note *n, char *line, size_t size)
 	assert_null(record_note_problem(n));
 	body = record_body(n);
 	assert_non_null(body);
-	len = record_line(line, size, 7, body);
+	len = json_dumpb(body, line, size - 1, JSON_COMPACT);
 	json_decref(body);
-	assert_in_range(len, 2, RECORD_LINE_MAX);
-	assert_int_equal(line[len - 1], '\n');
-	line[len - 1] = 0;
-	assert_null(strchr(line, '\n'));
+	assert_in_range(len, 2, size - 1);
+	line[len] = 0;
+	for (size_t i = 0; i < len; i++)
+		assert_true(line[i] >= ' ' && line[i] <= '~');
 	json = json_loads(line, 0, NULL);
 	assert_non_null(json);
 	return json;
@@ -181,17 +187,17 @@ static json_t *line_of(const struct note *n, char *line, size_t size)
 static void test_event_record(void **state)
 {
 	struct note n = event_note();
-	char line[RECORD_LINE_MAX];
+	char line[LINE_BYTES];
 	json_t *json = line_of(&n, line, sizeof line);
 
 	(void)state;
 	assert_string_equal(
-	    line, "{\"seq\":7,\"type\":\"egress\",\"run_id\":\"sandbox-ab12c\",\"time\":\"2025-01-31T11:59:59.999999000Z\","
+	    line, "{\"type\":\"egress\",\"run_id\":\"sandbox-ab12c\",\"time\":\"2025-01-31T11:59:59.999999000Z\","
 		  "\"boot_ns\":8000,"
 		  "\"sandbox_id\":\"sandbox-ab12c\",\"project\":\"dev\",\"hook\":\"egress\",\"verdict\":\"denied\",\"reason\":"
 		  "\"default\",\"rule\":null,\"policy_generation\":0,"
 		  "\"protocol\":\"udp\",\"address\":\"8.8.8.8\",\"port\":53,\"cgroup\":77,\"name_hash\":\"0000000000000abc\","
-		  "\"pid\":2,"
+		  "\"event_seq\":3,\"errno\":\"EPERM\",\"requested_address\":null,\"requested_port\":null,\"pid\":2,"
 		  "\"host_pid\":4242,\"uid\":100000,\"command\":\"py\\\"thon\\\\x0a\",\"attribution\":\"current\",\"len\":0,"
 		  "\"socket_cookie\":0,\"dns_name\":\"example.com\",\"dns_type\":\"A\",\"rule_name\":null}");
 	json_decref(json);
@@ -202,7 +208,7 @@ static void test_event_record(void **state)
 static void test_rule(void **state)
 {
 	struct note n = event_note();
-	char line[RECORD_LINE_MAX];
+	char line[LINE_BYTES];
 	json_t *json;
 
 	(void)state;
@@ -257,7 +263,7 @@ static void test_decode(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
 		struct note n = event_note();
-		char line[RECORD_LINE_MAX];
+		char line[LINE_BYTES];
 		const json_t *path;
 		json_t *json;
 
@@ -278,11 +284,101 @@ static void test_decode(void **state)
 	}
 }
 
+/* ---- what it returned, and what was asked for ---- */
+
+static void test_errno(void **state)
+{
+	static const struct {
+		uint8_t hook, verdict, type, protocol;
+		bool told;
+	} rows[] = {
+	    {WEIR_HOOK_CONNECT4, WEIR_DENY, SOCK_STREAM, IPPROTO_TCP, true},
+	    {WEIR_HOOK_CONNECT6, WEIR_DENY, SOCK_STREAM, IPPROTO_TCP, true},
+	    {WEIR_HOOK_CONNECT6, WEIR_DENY, SOCK_DGRAM, IPPROTO_UDP, true},
+	    {WEIR_HOOK_SENDMSG4, WEIR_DENY, SOCK_DGRAM, IPPROTO_UDP, true},
+	    {WEIR_HOOK_SENDMSG6, WEIR_DENY, SOCK_DGRAM, IPPROTO_UDP, true},
+	    {WEIR_HOOK_SETSOCKOPT, WEIR_DENY, SOCK_DGRAM, IPPROTO_IGMP, true},
+	    {WEIR_HOOK_EGRESS, WEIR_DENY, SOCK_DGRAM, IPPROTO_UDP, true},
+	    {WEIR_HOOK_EGRESS, WEIR_DENY, SOCK_DGRAM, IPPROTO_ICMP, true},
+	    {WEIR_HOOK_EGRESS, WEIR_DENY, SOCK_RAW, IPPROTO_TCP, true},
+	    {WEIR_HOOK_EGRESS, WEIR_DENY, SOCK_RAW, IPPROTO_ICMPV6, true},
+	    /* the kernel tells nobody */
+	    {WEIR_HOOK_EGRESS, WEIR_DENY, SOCK_DGRAM, IPPROTO_ICMPV6, false},
+	    {WEIR_HOOK_EGRESS, WEIR_DENY, SOCK_STREAM, IPPROTO_TCP, false},
+	    {WEIR_HOOK_EGRESS, WEIR_DENY, 0, IPPROTO_UDP, false},
+	    {WEIR_HOOK_INGRESS, WEIR_DENY, SOCK_DGRAM, IPPROTO_UDP, false},
+	    /* nothing was refused */
+	    {WEIR_HOOK_CONNECT4, WEIR_ALLOW, SOCK_STREAM, IPPROTO_TCP, false},
+	    {WEIR_HOOK_EGRESS, WEIR_WOULD_DENY, SOCK_DGRAM, IPPROTO_UDP, false},
+	    {WEIR_HOOK_SETSOCKOPT, WEIR_WOULD_DENY, SOCK_DGRAM, IPPROTO_IGMP, false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		struct weir_event ev = {.key = {.hook = rows[i].hook, .verdict = rows[i].verdict, .protocol = rows[i].protocol},
+					.socket_type = rows[i].type};
+		const char *name = event_errno_name(&ev);
+
+		if ((name != NULL) != rows[i].told || (name && strcmp(name, "EPERM") != 0))
+			fail_msg("row %zu: %s", i, name ? name : "nothing");
+	}
+}
+
+static void test_requested(void **state)
+{
+	static const struct {
+		uint8_t family, protocol;
+		const char *named, *text;
+		bool has_port;
+	} rows[] = {
+	    {4, IPPROTO_TCP, "::ffff:10.0.0.1", "10.0.0.1", true}, {6, IPPROTO_TCP, "::ffff:10.0.0.1", "::ffff:10.0.0.1", true},
+	    {6, IPPROTO_UDP, "2001:db8::1", "2001:db8::1", true},  {4, IPPROTO_ICMP, "::ffff:10.0.0.1", "10.0.0.1", false},
+	    {0, IPPROTO_UDP, "2001:db8::1", NULL, false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		struct weir_event ev = event_note().event;
+		json_t *json = json_object();
+
+		ev.key.protocol = rows[i].protocol;
+		ev.requested_family = rows[i].family;
+		ev.requested_port_be = htons(40000);
+		assert_int_equal(inet_pton(AF_INET6, rows[i].named, ev.requested), 1);
+		assert_null(event_problem(&ev));
+		assert_int_equal(event_json(json, &ev), 0);
+		if (rows[i].text)
+			assert_string_equal(json_string_value(json_object_get(json, "requested_address")), rows[i].text);
+		else
+			assert_true(json_is_null(json_object_get(json, "requested_address")));
+		if (rows[i].has_port)
+			assert_int_equal(json_integer_value(json_object_get(json, "requested_port")), 40000);
+		else
+			assert_true(json_is_null(json_object_get(json, "requested_port")));
+		json_decref(json);
+	}
+}
+
+static void test_new_fields_checked(void **state)
+{
+	struct weir_event ev = event_note().event;
+
+	(void)state;
+	assert_null(event_problem(&ev));
+	ev.requested_family = 5;
+	assert_string_equal(event_problem(&ev), "requested_family");
+	ev.requested_family = 6;
+	ev.socket_type = 11;
+	assert_string_equal(event_problem(&ev), "socket_type");
+	ev.socket_type = 10;
+	assert_null(event_problem(&ev));
+}
+
 /* What the supervisor decoded for us, and only where nobody else can. */
 static void test_configured_prefix(void **state)
 {
 	struct note n = event_note();
-	char line[RECORD_LINE_MAX];
+	char line[LINE_BYTES];
 	json_t *json;
 
 	(void)state;
@@ -321,7 +417,7 @@ static void test_names(void **state)
 static void test_policy_record(void **state)
 {
 	struct note n = {.type = NOTE_POLICY};
-	char line[RECORD_LINE_MAX], hash[65];
+	char line[LINE_BYTES], hash[65];
 	json_t *json;
 
 	(void)state;
@@ -350,7 +446,7 @@ static void test_policy_record(void **state)
 static void test_icmp_and_unknown(void **state)
 {
 	struct note n = event_note();
-	char line[RECORD_LINE_MAX];
+	char line[LINE_BYTES];
 	json_t *json;
 
 	(void)state;
@@ -381,7 +477,7 @@ static void test_icmp_and_unknown(void **state)
 static void test_longest_line(void **state)
 {
 	struct note n = event_note();
-	char line[RECORD_LINE_MAX];
+	char line[LINE_BYTES];
 
 	(void)state;
 	memset(n.run_id, 'r', sizeof n.run_id - 1);
@@ -399,14 +495,18 @@ static void test_longest_line(void **state)
 	memset(n.event.key.daddr, 0xff, sizeof n.event.key.daddr);
 	memset(n.judged.carried, 0xff, sizeof n.judged.carried);
 	n.judged.has_carried = 1;
+	n.event.seq = UINT64_MAX;
+	memset(n.event.requested, 0xff, sizeof n.event.requested);
+	n.event.requested_port_be = UINT16_MAX;
+	n.event.requested_family = 6;
 	json_decref(line_of(&n, line, sizeof line));
-	assert_in_range(strlen(line), 1500, RECORD_LINE_MAX / 4);
+	assert_in_range(strlen(line), 1500, LINE_BYTES / 4);
 }
 
 static void test_end_and_gap(void **state)
 {
 	struct note n = {.type = NOTE_RUN_END};
-	char line[RECORD_LINE_MAX];
+	char line[LINE_BYTES];
 	json_t *json;
 
 	(void)state;
@@ -458,6 +558,8 @@ static void test_refused(void **state)
 	REFUSED(n.event.key.family = 5, "family");
 	REFUSED(n.event.attribution = 3, "attribution");
 	REFUSED(n.event.dns_len = 256, "dns_len");
+	REFUSED(n.event.requested_family = 1, "requested_family");
+	REFUSED(n.event.socket_type = 99, "socket_type");
 	REFUSED((n.type = NOTE_RUN_END, n.end.end = RUN_END_COUNT), "end.end");
 	REFUSED((n.type = NOTE_RUN_END, n.end.end = 0, memset(n.end.detail, 'x', sizeof n.end.detail)), "end.detail");
 	REFUSED((n.type = NOTE_RUN_BEGIN, memset(n.begin.policy.name, 'x', sizeof n.begin.policy.name)), "begin.policy");
@@ -477,7 +579,7 @@ static void test_random_notes(void **state)
 	srandom(4);
 	for (int i = 0; i < 100000; i++) {
 		struct note n;
-		char line[RECORD_LINE_MAX];
+		char line[LINE_BYTES];
 
 		for (size_t j = 0; j < sizeof n; j += 4) {
 			uint32_t r = (uint32_t)random() ^ (uint32_t)random() << 16;
@@ -497,43 +599,6 @@ static void test_random_notes(void **state)
 	assert_in_range(good, 1000, 100000);
 }
 
-/* ---- reading lines back ---- */
-
-static void test_heads(void **state)
-{
-	static const struct {
-		const char *line;
-		bool ok;
-		unsigned seq;
-		enum record_type type;
-		const char *run_id;
-	} rows[] = {
-	    {"{\"seq\":7,\"type\":\"egress\",\"run_id\":\"r1\",\"x\":1}", true, 7, RECORD_EGRESS, "r1"},
-	    {"{\"seq\":8,\"type\":\"gap\",\"run_id\":\"\",\"x\":1}", true, 8, RECORD_GAP, ""},
-	    {"{\"seq\":8,\"type\":\"policy\",\"run_id\":\"r1\",\"x\":1}", true, 8, RECORD_POLICY, "r1"},
-	    {"{\"seq\":9,\"type\":\"later\",\"run_id\":\"r1\"}", true, 9, RECORD_OTHER, "r1"},
-	    {"{\"run_id\":\"r2\", \"seq\": 10, \"type\":\"flow\"}", true, 10, RECORD_FLOW, "r2"},
-	    {"{\"seq\":7,\"type\":\"egress\",\"run_id\":\"r1\",\"x\":", false, 0, RECORD_OTHER, ""},
-	    {"{\"seq\":-7,\"type\":\"egress\",\"run_id\":\"r1\"}", false, 0, RECORD_OTHER, ""},
-	    {"{\"seq\":\"7\",\"type\":\"egress\"}", false, 0, RECORD_OTHER, ""},
-	    {"[]", false, 0, RECORD_OTHER, ""},
-	    {"", false, 0, RECORD_OTHER, ""},
-	    {"}", false, 0, RECORD_OTHER, ""},
-	};
-
-	(void)state;
-	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-		struct record_head head;
-
-		assert_int_equal(record_head_parse(&head, rows[i].line, strlen(rows[i].line)), rows[i].ok);
-		if (!rows[i].ok)
-			continue;
-		assert_int_equal(head.seq, rows[i].seq);
-		assert_int_equal(head.type, rows[i].type);
-		assert_string_equal(head.run_id, rows[i].run_id);
-	}
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -545,6 +610,9 @@ int main(void)
 	    cmocka_unit_test(test_safe_text),
 	    cmocka_unit_test(test_rule),
 	    cmocka_unit_test(test_decode),
+	    cmocka_unit_test(test_errno),
+	    cmocka_unit_test(test_requested),
+	    cmocka_unit_test(test_new_fields_checked),
 	    cmocka_unit_test(test_configured_prefix),
 	    cmocka_unit_test(test_names),
 	    cmocka_unit_test(test_policy_record),
@@ -554,7 +622,6 @@ int main(void)
 	    cmocka_unit_test(test_end_and_gap),
 	    cmocka_unit_test(test_refused),
 	    cmocka_unit_test(test_random_notes),
-	    cmocka_unit_test(test_heads),
 	};
 
 	return cmocka_run_group_tests_name("event", tests, NULL, NULL);

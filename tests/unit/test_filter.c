@@ -29,6 +29,7 @@
 #include "elfdeps.h"
 #include "core/policy.h"
 #include "filter.h"
+#include "plan.h"
 
 static struct sock_fprog program;
 
@@ -163,21 +164,44 @@ static struct policy *parse(const char *members)
 	return p;
 }
 
-static struct sock_fprog under(const char *members)
+static struct sock_fprog read_program(int fd, size_t bytes, size_t at)
+{
+	struct sock_fprog ret = {.len = (unsigned short)(bytes / sizeof *ret.filter), .filter = calloc(1, bytes)};
+
+	assert_int_equal(bytes % sizeof *ret.filter, 0);
+	assert_int_equal(pread(fd, ret.filter, bytes, (off_t)at), (ssize_t)bytes);
+	return ret;
+}
+
+/* All three parts of a payload's filter. */
+static struct sock_fprog under_counted(const char *members, struct filter_answers *ret_answers, struct sock_fprog *ret_counted)
 {
 	struct policy *p = parse(members);
 	struct sock_fprog ret;
 	struct err e = {0};
+	size_t first;
 	uint32_t len;
+	off_t end;
 	int fd;
 
 	if (filter_compile_snippet(p, &fd, &len, &e) < 0)
 		fail_msg("%s: %s: %s", members, e.where, e.msg);
-	ret.len = (unsigned short)len;
-	ret.filter = calloc(len, sizeof *ret.filter);
-	assert_int_equal(pread(fd, ret.filter, len * sizeof *ret.filter, 0), (ssize_t)(len * sizeof *ret.filter));
+	first = len * sizeof *ret.filter;
+	end = lseek(fd, 0, SEEK_END);
+	ret = read_program(fd, first, 0);
+	assert_int_equal(pread(fd, ret_answers, sizeof *ret_answers, (off_t)first), sizeof *ret_answers);
+	*ret_counted = read_program(fd, (size_t)end - first - sizeof *ret_answers, first + sizeof *ret_answers);
 	close(fd);
 	policy_free(p);
+	return ret;
+}
+
+static struct sock_fprog under(const char *members)
+{
+	struct filter_answers answers;
+	struct sock_fprog counted, ret = under_counted(members, &answers, &counted);
+
+	free(counted.filter);
 	return ret;
 }
 
@@ -264,6 +288,59 @@ static void a_silent_policy_changes_nothing(void **state)
 	free(same.filter);
 }
 
+/*
+ * The part that has a listener answer refuses what the other refuses. Without one the kernel says ENOSYS for it: so it shows
+ * for which calls the listener is asked, and they are just those that it has an answer for.
+ */
+static void the_listener_answers_alike(void **state)
+{
+	struct sock_fprog saved = program, plain, counted;
+	struct filter_answers answers;
+	unsigned asked = 0, calls = 0;
+
+	(void)state;
+	plain = under_counted("", &answers, &counted);
+	for (size_t nr = 0; nr < FILTER_NUMBERS; nr++)
+		calls += answers.error[nr] != 0;
+	assert_true(calls > 60);
+	program = counted;
+	for (size_t i = 0; i < sizeof questions / sizeof questions[0]; i++) {
+		const unsigned answer = questions[i].nr < FILTER_NUMBERS ? answers.error[questions[i].nr] : 0;
+		const int got = ask(questions[i].nr, questions[i].a, questions[i].b, questions[i].c);
+
+		asked += answer != 0;
+		if (answer && (int)answer != questions[i].want)
+			fail_msg("%s: the listener says %u, should be %d", questions[i].what, answer, questions[i].want);
+		if (got != (answer ? ENOSYS : questions[i].want))
+			fail_msg("%s: %d, should be %d", questions[i].what, got, answer ? ENOSYS : questions[i].want);
+	}
+	assert_true(asked >= 6);
+	free(plain.filter);
+	free(counted.filter);
+	program = saved;
+}
+
+/* What a policy refuses by name is asked for too, with its own errno; what it refuses by killing is not. */
+static void the_listener_answers_as_the_policy_says(void **state)
+{
+	static const char members[] =
+	    "\"listen\": \"deny\", \"syscalls\": [{\"names\": [\"chmod\"], \"action\": \"errno\", \"errno\": \"EROFS\"}, "
+	    "{\"names\": [\"ptrace\"], \"action\": \"kill\"}]";
+	struct sock_fprog plain, counted;
+	struct filter_answers answers;
+
+	(void)state;
+	plain = under_counted(members, &answers, &counted);
+	assert_int_equal(answers.error[SYS_listen], EACCES);
+	assert_int_equal(answers.error[SYS_chmod], EROFS);
+	assert_int_equal(answers.error[SYS_ptrace], 0);
+	assert_int_equal(answers.error[SYS_unshare], EPERM);
+	assert_int_equal(answers.error[SYS_read], 0);
+	assert_int_equal(answers.error[SYS_clone3], 0);
+	free(plain.filter);
+	free(counted.filter);
+}
+
 static void what_no_sandbox_has_is_refused(void **state)
 {
 	static const struct {
@@ -279,6 +356,8 @@ static void what_no_sandbox_has_is_refused(void **state)
 	    {"\"sockets\": {\"protocols\": [\"dccp\"]}", "/sockets/protocols", "dccp"},
 	    {"\"sockets\": {\"protocols\": [\"mptcp\"]}", "/sockets/protocols", "mptcp"},
 	    {"\"syscalls\": [{\"names\": [\"execve\"]}]", "/syscalls", "execve"},
+	    {"\"syscalls\": [{\"names\": [\"close_range\"]}]", "/syscalls", "close_range"},
+	    {"\"syscalls\": [{\"names\": [\"chdir\"]}]", "/syscalls", "chdir"},
 	    {"\"syscalls\": [{\"names\": [\"chmod\"]}, {\"names\": [\"read\"], \"action\": \"kill\"}]", "/syscalls", "read"},
 	};
 
@@ -312,6 +391,11 @@ static void init_may_do_next_to_nothing(void **state)
 	assert_int_equal(pread(fd, program.filter, len * sizeof *program.filter, 0), (ssize_t)(len * sizeof *program.filter));
 	assert_int_equal(ask(SYS_wait4, (unsigned long)-1, 0, 0), ECHILD);
 	assert_int_equal(ask(SYS_sendto, 99, 0, 0), EBADF);
+	assert_int_equal(ask(SYS_poll, 0, 0, 0), 0);
+	assert_int_equal(ask(SYS_ioctl, 99, SECCOMP_IOCTL_NOTIF_RECV, 0), EBADF);
+	assert_int_equal(ask(SYS_ioctl, 99, SECCOMP_IOCTL_NOTIF_SEND, 0), EBADF);
+	assert_int_equal(ask(SYS_ioctl, 99, SECCOMP_IOCTL_NOTIF_ADDFD, 0), -SIGSYS);
+	assert_int_equal(ask(SYS_ioctl, 0, TIOCGWINSZ, 0), -SIGSYS);
 	assert_int_equal(ask(SYS_openat, 0, 0, 0), -SIGSYS);
 	assert_int_equal(ask(SYS_socket, AF_UNIX, SOCK_STREAM, 0), -SIGSYS);
 	free(program.filter);
@@ -370,6 +454,8 @@ int main(void)
 	    cmocka_unit_test(without_the_filter_they_differ),
 	    cmocka_unit_test(a_policy_tightens),
 	    cmocka_unit_test(a_silent_policy_changes_nothing),
+	    cmocka_unit_test(the_listener_answers_alike),
+	    cmocka_unit_test(the_listener_answers_as_the_policy_says),
 	    cmocka_unit_test(what_no_sandbox_has_is_refused),
 	    cmocka_unit_test(init_may_do_next_to_nothing),
 	    cmocka_unit_test(libraries_are_found),

@@ -16,7 +16,9 @@
 
 static char out[] = "42\n", err[] = "a\0\xff"
 				    "b";
-static char summary[] = "{\"attempts\": 1, \"denied\": 1, \"allowed\": 0, \"lost\": 0, \"destinations\": [{\"port\": 53}]}";
+static char summary[] =
+    "{\"egress\": {\"attempts\": 1, \"denied\": 1, \"allowed\": 0, \"lost\": 0, \"destinations\": [{\"port\": "
+    "53}]}, \"audit_hash\": \"00ff\"}";
 
 static struct run_result sample(void)
 {
@@ -36,13 +38,19 @@ static struct run_result sample(void)
 		    .attempts = 3,
 		    .denied = 2,
 		    .allowed = 1,
-		    .net_bytes = 60},
+		    .net_bytes = 60,
+		    .meter = {.there = 1,
+			      .cpu_us = 1250,
+			      .peak_rss = 4096,
+			      .written_bytes = 20,
+			      .processes = 2,
+			      .syscalls_refused = 5}},
 	    .out = {out, err},
 	    .out_len = {3, 4},
 	    .out_bytes = {3, 5},
 	    .truncated = true,
-	    .egress = summary,
-	    .egress_len = sizeof summary - 1,
+	    .summary = summary,
+	    .summary_len = sizeof summary - 1,
 	    .queue_us = 123,
 	    .send_us = 2000,
 	};
@@ -100,13 +108,17 @@ static void whole_answer(void **state)
 	    "b\", \"exit_code\": 139, \"duration_ms\": 12, "
 	    "\"termination\": {\"reason\": \"signal\", \"signal\": \"SIGSEGV\", \"detail\": \"\"}, \"truncated\": true, "
 	    "\"stdout_bytes\": 3, \"stderr_bytes\": 5, "
-	    "\"usage\": {\"cpu_ms\": {\"value\": 1.5, \"source\": \"cgroup2 cpu.stat\"}, "
-	    "\"memory_peak_bytes\": {\"value\": null, \"source\": null}, "
-	    "\"output_bytes\": {\"value\": 8, \"source\": \"pipe reader\"}, "
-	    "\"net_bytes\": {\"value\": 60, \"source\": \"cgroup_skb\"}, "
-	    "\"stages\": {\"queue_ms\": 0.123, \"send_ms\": 2, \"run_ms\": 12.999, \"collect_ms\": 0}}, "
+	    "\"usage\": {\"cpu_ms\": {\"value\": 1.5, \"source\": \"cgroup2 cpu.stat\", "
+	    "\"checked\": {\"value\": 1.25, \"source\": \"sched_process_exit\"}}, "
+	    "\"memory_peak_bytes\": {\"value\": null, \"source\": null, "
+	    "\"checked\": {\"value\": 4096, \"source\": \"largest process, sched_process_exit\"}}, "
+	    "\"output_bytes\": {\"value\": 8, \"source\": \"pipe reader\", "
+	    "\"checked\": {\"value\": 20, \"source\": \"task io accounting\"}}, "
+	    "\"net_bytes\": {\"value\": 60, \"source\": \"cgroup_skb\", \"checked\": null}, "
+	    "\"stages\": {\"queue_ms\": 0.123, \"send_ms\": 2, \"run_ms\": 12.999, \"collect_ms\": 0}}, \"processes\": 2, "
+	    "\"refused_syscalls\": {\"count\": 5}, "
 	    "\"egress\": {\"attempts\": 1, \"denied\": 1, \"allowed\": 0, \"lost\": 0, \"destinations\": [{\"port\": 53}]}, "
-	    "\"python\": \"3.12.1\", "
+	    "\"audit_hash\": \"00ff\", \"python\": \"3.12.1\", "
 	    "\"files\": [{\"path\": \"a\\\"b.png\", \"size\": 3, \"content_base64\": \"AP/+\", \"media_type\": \"image/png\"}, "
 	    "{\"path\": \"dir/e\", \"size\": 0, \"content_base64\": \"\", \"media_type\": \"application/octet-stream\"}], "
 	    "\"files_skipped\": [{\"path\": \"l\", \"reason\": \"symlink\"}, "
@@ -133,15 +145,22 @@ static void whole_answer(void **state)
 /* No auditor, or nonsense from it: exact counters, and all detail counted as lost. Never an invented destination. */
 static void egress_without_the_auditor(void **state)
 {
-	static const char *const bad[] = {NULL, "", "[]", "{}", "{\"destinations\": 1}", "{\"attempts\": 1", "null"};
+	static const char *const bad[] = {NULL,
+					  "",
+					  "[]",
+					  "{}",
+					  "{\"destinations\": 1}",
+					  "{\"attempts\": 1",
+					  "null",
+					  "{\"egress\": {\"destinations\": 1}, \"audit_hash\": \"00\"}"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		struct run_result r = sample();
 		json_t *body, *egress;
 
-		r.egress = (char *)bad[i];
-		r.egress_len = bad[i] ? strlen(bad[i]) : 0;
+		r.summary = (char *)bad[i];
+		r.summary_len = bad[i] ? strlen(bad[i]) : 0;
 		body = answer(&r);
 		egress = json_object_get(body, "egress");
 		assert_int_equal(json_integer_value(json_object_get(egress, "attempts")), 3);
@@ -149,8 +168,27 @@ static void egress_without_the_auditor(void **state)
 		assert_int_equal(json_integer_value(json_object_get(egress, "allowed")), 1);
 		assert_int_equal(json_integer_value(json_object_get(egress, "lost")), 3);
 		assert_int_equal(json_array_size(json_object_get(egress, "destinations")), 0);
+		assert_true(json_is_null(json_object_get(body, "audit_hash"))); /* nobody vouches for a record */
 		json_decref(body);
 	}
+}
+
+/* What nobody has measured is null, and no zero. */
+static void without_the_meter(void **state)
+{
+	static const char *const figures[] = {"cpu_ms", "memory_peak_bytes", "output_bytes", "net_bytes"};
+	struct run_result r = sample();
+	json_t *body;
+
+	(void)state;
+	r.end.meter = (struct tell_meter){.cpu_us = 7, .syscalls_refused = UINT64_MAX};
+	body = answer(&r);
+	for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
+		assert_true(
+		    json_is_null(json_object_get(json_object_get(json_object_get(body, "usage"), figures[i]), "checked")));
+	assert_true(json_is_null(json_object_get(body, "processes")));
+	assert_true(json_is_null(json_object_get(body, "refused_syscalls")));
+	json_decref(body);
 }
 
 static void every_ending_has_its_name(void **state)
@@ -328,6 +366,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(whole_answer),
 	    cmocka_unit_test(egress_without_the_auditor),
+	    cmocka_unit_test(without_the_meter),
 	    cmocka_unit_test(every_ending_has_its_name),
 	    cmocka_unit_test(no_files),
 	    cmocka_unit_test(nothing_could_be_collected),

@@ -588,15 +588,24 @@ static void whole_result(void **state)
 	    "\"structuredContent\": {\"stdout\": \"42\\n\", \"stderr\": \"\", \"exit_code\": 0, \"files\": [], "
 	    "\"termination\": {\"reason\": \"exit\", \"signal\": null, \"detail\": \"\"}, \"truncated\": false, "
 	    "\"duration_ms\": 4, "
-	    "\"run_id\": \"sandbox-a\", \"python\": \"3.12.1\"}, \"isError\": false}}\n";
+	    "\"run_id\": \"sandbox-a\", \"python\": \"3.12.1\"}, \"isError\": false, \"_meta\": {\"weir/run\": ";
+	static const char answered[] = "{\"egress\": {\"attempts\": 9, \"destinations\": []}, \"audit_hash\": \"00ff\"}";
 	struct run_result r = sample("42\n", "");
 	const char *name;
 	json_t *value, *told_before;
 
 	(void)state;
+	r.summary = (char *)answered;
+	r.summary_len = strlen(answered);
 	answer(&r, false);
-	assert_string_equal(plan.text, want);
+	assert_memory_equal(plan.text, want, sizeof want - 1);
+	/* For the client, not for the model. */
+	assert_int_equal(json_object_size(at("result|_meta")), 1);
+	assert_string_equal(text_of("result|_meta|weir/run|audit_hash"), "00ff");
+	assert_int_equal(json_integer_value(at("result|_meta|weir/run|egress|attempts")), 9);
+	assert_true(json_is_object(at("result|_meta|weir/run|usage|cpu_ms")));
 	answer(&r, true);
+	assert_string_equal(text_of("result|_meta|weir/run|audit_hash"), "00ff");
 	assert_string_equal(text_of("result|resultType"), "complete");
 	assert_string_equal(text_of("result|_meta|" MCP_META "serverInfo|name"), "weir");
 	/* All that the schema promises, and nothing that it does not know. */

@@ -243,7 +243,7 @@ static void test_restart(void **state)
 	s = open_store(BIG);
 	assert_int_equal(gaps(RECORD_GAP_INTERRUPTED).n, 1); /* said once is enough */
 	store_free(s);
-	each_line(check_order, &last);
+	each_record(check_order, &last);
 }
 
 /* What a tool's modules try comes before anybody calls the tool: those are lines of a run that has not begun. */
@@ -271,114 +271,13 @@ static void test_tried_before_the_beginning(void **state)
 	store_free(s);
 }
 
-static void append_raw(const char *text)
-{
-	int fd = openat(dir, STORE_FILE, O_WRONLY | O_APPEND);
-
-	assert_true(fd >= 0);
-	assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
-	close(fd);
-}
-
-static void test_torn(void **state)
-{
-	static const char torn[] = "{\"seq\":2,\"type\":\"egress\",\"run_id\":\"r1\",\"dns_na";
-	struct store *s = open_store(BIG);
-
-	(void)state;
-	put(s, note(NOTE_RUN_BEGIN, "r1"));
-	store_free(s);
-	append_raw(torn);
-	assert_int_equal(store_open_readonly(&s, dir, NULL), 0); /* a reader takes no notice */
-	assert_int_equal(store_state(s, "r1"), STORE_INTERRUPTED);
-	store_free(s);
-	s = open_store(BIG);
-	assert_int_equal(store_stats(s)->torn, 1);
-	assert_int_equal(gaps(RECORD_GAP_TORN).n, 1);
-	assert_int_equal(gaps(RECORD_GAP_TORN).count, strlen(torn));
-	assert_int_equal(store_state(s, "r1"), STORE_INTERRUPTED);
-	/* and while we are running: the other writer died in the middle */
-	append_raw("{\"se");
-	assert_int_equal(put(s, note(NOTE_RUN_BEGIN, "r2")), 0);
-	assert_int_equal(gaps(RECORD_GAP_TORN).n, 2);
-	assert_int_equal(store_state(s, "r2"), STORE_RUNNING);
-	store_free(s);
-}
-
-static void test_garbage(void **state)
-{
-	struct store *s;
-	char *long_line = malloc(3000001);
-
-	(void)state;
-	memset(long_line, 'x', 3000000);
-	long_line[3000000] = 0;
-	s = open_store(BIG);
-	put(s, note(NOTE_RUN_BEGIN, "r1"));
-	store_free(s);
-	append_raw("not json\n\n{\"seq\":true}\n");
-	append_raw(long_line);
-	append_raw("\n");
-	append_raw(long_line); /* torn, and longer than the scan's buffer */
-	s = open_store(BIG);
-	assert_int_equal(store_stats(s)->unreadable, 4);
-	assert_int_equal(store_stats(s)->torn, 1);
-	assert_int_equal(store_state(s, "r1"), STORE_INTERRUPTED);
-	assert_int_equal(put(s, run_end("r1", 0, 0, 0)), 0);
-	assert_int_equal(store_state(s, "r1"), STORE_ENDED);
-	store_free(s);
-	free(long_line);
-}
-
-static void test_rotation(void **state)
-{
-	struct store *s = open_store(20000);
-	struct stat st;
-	long long last = 0;
-	char id[32];
-	json_t *json;
-
-	(void)state;
-	for (int i = 0; i < 200; i++) {
-		snprintf(id, sizeof id, "run-%d", i);
-		assert_int_equal(put(s, note(NOTE_RUN_BEGIN, id)), 0);
-		if (i == 199)
-			break;
-		assert_int_equal(put(s, run_end(id, 0, 0, 0)), 0);
-	}
-	assert_in_range(store_stats(s)->rotations, 2, 10);
-	assert_int_equal(fstatat(dir, STORE_FILE, &st, 0), 0);
-	assert_in_range(st.st_size, 1, 20000);
-	assert_int_equal(st.st_mode & 07777, 0600);
-	assert_int_equal(fstatat(dir, STORE_OLD_FILE, &st, 0), 0);
-	assert_in_range(st.st_size, 10000, 20000);
-	assert_int_equal(store_state(s, "run-0"), STORE_UNKNOWN);
-	assert_int_equal(store_state(s, "run-198"), STORE_ENDED);
-	/* a run that lies in both files */
-	for (int i = 0; i < 30; i++)
-		put(s, event("run-199", key((uint8_t)i, 1, WEIR_DENY), "", 0));
-	put(s, run_end("run-199", 30, 30, 0));
-	json = run_json(s, "run-199", true);
-	assert_int_equal(number(json, "lost"), 0);
-	json_decref(json);
-	store_free(s);
-	each_line(check_order, &last);
-
-	s = open_store(20000);
-	assert_int_equal(store_stats(s)->last_seq, last);
-	json = run_json(s, "run-199", false);
-	assert_int_equal(json_array_size(json_object_get(json, "events")), 30);
-	assert_text(json, "state", "ended");
-	json_decref(json);
-	store_free(s);
-}
-
 /* A disk without room, played by a file size limit: in a child, since lowering it is for good. */
 static void full_disk(void)
 {
 	struct store *s = open_store(BIG);
-	struct rlimit limit = {3000, 3000};
+	struct rlimit limit = {0, 0};
 	struct rlimit back = {RLIM_INFINITY, RLIM_INFINITY};
+	uint8_t hash[CHAIN_HASH];
 	uint64_t before;
 	json_t *json;
 	struct stat st;
@@ -387,14 +286,16 @@ static void full_disk(void)
 	limit.rlim_max = back.rlim_max;
 	signal(SIGXFSZ, SIG_IGN);
 	put(s, note(NOTE_RUN_BEGIN, "r1"));
+	assert_int_equal(fstatat(dir, STORE_WAL_FILE, &st, 0), 0);
+	limit.rlim_cur = (rlim_t)st.st_size + 100000;
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 	for (int i = 0; i < 20; i++)
 		put(s, event("r1", key((uint8_t)i, 1, WEIR_DENY), "", 0));
 	assert_int_equal(put(s, run_end("r1", 20, 20, 0)), -EFBIG);
 	before = store_stats(s)->unwritten;
 	assert_in_range(before, 10, 20);
-	assert_int_equal(fstatat(dir, STORE_FILE, &st, 0), 0);
-	assert_true(st.st_size <= 3000);
+	assert_int_equal(fstatat(dir, STORE_WAL_FILE, &st, 0), 0);
+	assert_true(st.st_size <= (off_t)limit.rlim_cur);
 
 	/* the answers say what is missing, and the exact counters are there all the same */
 	assert_true(store_run_ended(s, "r1"));
@@ -413,6 +314,19 @@ static void full_disk(void)
 	assert_int_equal(gaps(RECORD_GAP_UNWRITTEN).n, 1);
 	assert_int_equal(gaps(RECORD_GAP_UNWRITTEN).count, before);
 	assert_int_equal(store_stats(s)->unwritten, before);
+	/* and so does the run: it can be summed up, and asked for after a restart */
+	store_begin(s);
+	store_finish(s, "r1");
+	assert_int_equal(store_commit(s, NULL), 0);
+	assert_int_equal(store_run_hash(s, "r1", hash), 0);
+	/* its row says what its entry does, though the record of its end is lost */
+	assert_int_equal(look_number("SELECT denied FROM run WHERE run_id = 'r1' AND \"end\" = 'exit' AND attempts = 20"), 20);
+	store_free(s);
+	s = open_store(BIG);
+	json = run_json(s, "r1", false);
+	assert_int_equal(number(json, "records_unwritten"), before);
+	assert_text(json, "state", "ended");
+	json_decref(json);
 	store_free(s);
 }
 
@@ -435,28 +349,6 @@ static void test_full_disk(void **state)
 	in_child(full_disk);
 }
 
-static void test_cut_by_stranger(void **state)
-{
-	struct store *s = open_store(BIG);
-	uint64_t seq;
-
-	(void)state;
-	put(s, note(NOTE_RUN_BEGIN, "r1"));
-	put(s, note(NOTE_RUN_BEGIN, "r2"));
-	seq = store_stats(s)->last_seq;
-	{
-		int fd = openat(dir, STORE_FILE, O_WRONLY);
-
-		assert_int_equal(ftruncate(fd, 0), 0);
-		close(fd);
-	}
-	assert_int_equal(put(s, note(NOTE_RUN_BEGIN, "r3")), 0);
-	assert_int_equal(store_state(s, "r1"), STORE_UNKNOWN);
-	assert_int_equal(store_state(s, "r3"), STORE_RUNNING);
-	assert_int_equal(store_stats(s)->last_seq, seq + 1); /* the hole in the numbers stays visible */
-	store_free(s);
-}
-
 static void test_readonly(void **state)
 {
 	struct store *w = NULL, *r = NULL;
@@ -474,6 +366,261 @@ static void test_readonly(void **state)
 	store_free(r);
 }
 
+/* ---- a record that is not as it should be ---- */
+
+static void write_at(const char *name, off_t at, const char *text)
+{
+	int fd = openat(dir, name, O_WRONLY | O_CREAT, 0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(pwrite(fd, text, strlen(text), at), (ssize_t)strlen(text));
+	close(fd);
+}
+
+static void assert_refused(int code, const char *part)
+{
+	struct store *s = NULL;
+	struct err e = {0};
+
+	assert_int_equal(store_open(&s, dir, &(struct audit_opts){0}, &e), -code);
+	if (!strstr(e.msg, part))
+		fail_msg("\"%s\" does not say \"%s\"", e.msg, part);
+	assert_non_null(strstr(e.msg, "audit.db"));
+	assert_non_null(strstr(e.msg, "away"));
+}
+
+/* Never the beginning of another record: it says what to do, and leaves everything where it is. */
+static void test_damaged(void **state)
+{
+	struct store *s = open_store(BIG);
+	struct stat before, after;
+
+	(void)state;
+	put(s, note(NOTE_RUN_BEGIN, "r1"));
+	store_free(s);
+	assert_int_equal(fstatat(dir, STORE_FILE, &before, 0), 0);
+	write_at(STORE_FILE, 0, "no database");
+	assert_refused(EUCLEAN, "weir audit verify");
+	assert_int_equal(fstatat(dir, STORE_FILE, &after, 0), 0);
+	assert_int_equal(before.st_size, after.st_size);
+	write_at(STORE_FILE, 0, "SQLite format 3"); /* as it was */
+	s = open_store(BIG);
+	assert_int_equal(store_state(s, "r1"), STORE_INTERRUPTED);
+	store_free(s);
+	/* the page with its tables' names */
+	write_at(STORE_FILE, 100, "\1\1\1\1\1\1\1\1");
+	assert_refused(EUCLEAN, "malformed");
+}
+
+static void test_half_of_it(void **state)
+{
+	(void)state;
+	write_at(STORE_WAL_FILE, 0, "what is left of a log");
+	assert_refused(EUCLEAN, "part of the record is missing");
+}
+
+static void make_strange(const char *sql)
+{
+	struct store *s = open_store(BIG);
+	sqlite3 *db = NULL;
+
+	store_free(s);
+	assert_int_equal(schema_open(&db, dir, false, false, NULL), 0);
+	assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+	sqlite3_close(db);
+}
+
+static void test_somebody_elses(void **state)
+{
+	(void)state;
+	make_strange("PRAGMA application_id = 77");
+	assert_refused(EEXIST, "is not Weir's");
+}
+
+static void test_newer(void **state)
+{
+	(void)state;
+	make_strange("PRAGMA user_version = 2");
+	assert_refused(EPROTONOSUPPORT, "version 2");
+}
+
+/* Of a link nobody follows: it might lead out of the directory. */
+static void test_link(void **state)
+{
+	struct store *s = NULL;
+
+	(void)state;
+	write_at("elsewhere", 0, "");
+	assert_int_equal(symlinkat("elsewhere", dir, STORE_FILE), 0);
+	assert_true(store_open(&s, dir, &(struct audit_opts){0}, NULL) < 0);
+}
+
+static void write_and_die(void)
+{
+	struct store *s = open_store(BIG);
+
+	put(s, note(NOTE_RUN_BEGIN, "first"));
+	put(s, note(NOTE_RUN_BEGIN, "last"));
+}
+
+/* A log whose end did not reach the disk: what is before it is there, and nobody has to mend it. */
+static void test_torn_log(void **state)
+{
+	struct store *s;
+	struct stat st;
+	int fd;
+
+	(void)state;
+	in_child(write_and_die);
+	fd = openat(dir, STORE_WAL_FILE, O_RDWR);
+	assert_true(fd >= 0);
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_int_equal(ftruncate(fd, st.st_size - 2000), 0);
+	close(fd);
+	s = open_store(BIG);
+	assert_int_equal(store_state(s, "first"), STORE_INTERRUPTED);
+	assert_int_equal(store_state(s, "last"), STORE_UNKNOWN);
+	assert_int_equal(put(s, note(NOTE_RUN_BEGIN, "next")), 0);
+	store_free(s);
+	assert_intact();
+}
+
+static void test_older_format(void **state)
+{
+	struct store *s;
+
+	(void)state;
+	write_at("audit.ndjson", 0, "{}\n");
+	write_at("audit.ndjson.1", 0, "{}\n");
+	s = open_store(BIG);
+	store_free(s);
+	s = open_store(BIG);
+	assert_int_equal(gaps(STORE_GAP_OLDER).n, 1);
+	assert_int_equal(gaps(STORE_GAP_OLDER).count, 2);
+	assert_int_equal(faccessat(dir, "audit.ndjson", F_OK, 0), 0);
+	assert_int_equal(faccessat(dir, "audit.ndjson.1", F_OK, 0), 0);
+	store_free(s);
+}
+
+/* A complete copy in a place that can't be written to, read by somebody who could not either. */
+static void read_copy(void)
+{
+	struct store *s = NULL;
+	struct err e = {0};
+
+	if (geteuid() == 0 && (setgid(65534) < 0 || setuid(65534) < 0))
+		_exit(2);
+	if (store_open_readonly(&s, dir, &e) < 0)
+		fail_msg("%s", e.msg);
+	assert_int_equal(store_state(s, "r1"), STORE_INTERRUPTED);
+	store_free(s);
+}
+
+static void test_copy(void **state)
+{
+	struct store *s = open_store(BIG);
+
+	(void)state;
+	put(s, note(NOTE_RUN_BEGIN, "r1"));
+	store_free(s);
+	assert_int_equal(faccessat(dir, STORE_WAL_FILE, F_OK, 0), -1); /* the last one to close leaves one file */
+	assert_int_equal(fchmodat(dir, STORE_FILE, 0444, 0) | fchmodat(dir, STORE_LOCK_FILE, 0444, 0) | fchmod(dir, 0555), 0);
+	in_child(read_copy);
+	assert_int_equal(fchmod(dir, 0700), 0);
+}
+
+/* ---- what is kept beside the records ---- */
+
+static struct content_told told(const char *code)
+{
+	struct content_told c = {.told = 1 << CONTENT_CODE, .stored = 1 << CONTENT_CODE};
+
+	c.of[CONTENT_CODE].bytes = c.of[CONTENT_CODE].kept = c.of[CONTENT_CODE].stored = strlen(code);
+	return c;
+}
+
+static void test_content(void **state)
+{
+	struct content_told c = told("print(1)");
+	char *text = NULL;
+	struct store *s;
+	size_t len;
+
+	(void)state;
+	for (int wanted = 0; wanted < 2; wanted++) {
+		const char *id = wanted ? "kept" : "hashed";
+
+		s = open_as((struct audit_opts){.content = wanted});
+		put(s, note(NOTE_RUN_BEGIN, id));
+		put(s, run_end(id, 0, 0, 0));
+		store_begin(s);
+		store_append_content(s, id, &c, "print(1)");
+		assert_int_equal(store_commit(s, NULL), 0);
+		assert_int_equal(store_content(s, id, CONTENT_CODE, &text, &len), wanted ? 0 : -ENOENT);
+		store_free(s);
+	}
+	assert_int_equal(len, 8);
+	assert_string_equal(text, "print(1)");
+	free(text);
+	assert_int_equal(look_number("SELECT count(*) FROM record WHERE type = 'content'"), 2);
+}
+
+/* `from`: which byte of the document the part begins with; as much as fits. */
+static struct note part(const char *text, uint32_t from)
+{
+	struct note n = {.type = NOTE_POLICY_TEXT};
+	size_t len = strlen(text) - from < NOTE_POLICY_PART ? strlen(text) - from : NOTE_POLICY_PART;
+
+	chain_body_digest(text, strlen(text), n.text.hash);
+	strcpy(n.text.name, "p");
+	n.text.offset = from;
+	n.text.total = (uint32_t)strlen(text);
+	n.text.len = (uint32_t)len;
+	memcpy(n.text.text, text + from, len);
+	return n;
+}
+
+static int policy_of(struct store *s, const char *text, char **ret)
+{
+	uint8_t hash[CHAIN_HASH];
+	char hex[2 * CHAIN_HASH + 1];
+
+	chain_body_digest(text, strlen(text), hash);
+	chain_hex(hash, hex);
+	return store_policy_text(s, hex, ret);
+}
+
+static void test_policy_text(void **state)
+{
+	struct store *s = open_store(BIG);
+	char text[1001], *found = NULL;
+	struct note n;
+
+	(void)state;
+	memset(text, 'p', 1000);
+	text[1000] = 0;
+	/* a part is missing, parts out of order, one that lies about its length: nothing is kept */
+	put(s, part(text, 0));
+	put(s, part(text, 768));
+	put(s, part(text, 384));
+	n = part(text, 0);
+	n.text.len = UINT32_MAX;
+	put(s, n);
+	assert_int_equal(policy_of(s, text, &found), -ENOENT);
+	/* another document than its hash says */
+	n = part("short", 0);
+	n.text.text[0] = 'S';
+	put(s, n);
+	assert_int_equal(policy_of(s, "short", &found), -ENOENT);
+	assert_int_equal(gaps(RECORD_GAP_REFUSED).n, 1);
+	for (uint32_t at = 0; at < 1000; at += NOTE_POLICY_PART)
+		assert_int_equal(put(s, part(text, at)), 0);
+	assert_int_equal(policy_of(s, text, &found), 0);
+	assert_string_equal(found, text);
+	free(found);
+	store_free(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -484,12 +631,18 @@ int main(void)
 	    TEST(test_judged_differently),
 	    TEST(test_policy_changes),
 	    TEST(test_quiet),
-	    TEST(test_torn),
-	    TEST(test_garbage),
-	    TEST(test_rotation),
 	    TEST(test_full_disk),
-	    TEST(test_cut_by_stranger),
 	    TEST(test_readonly),
+	    TEST(test_damaged),
+	    TEST(test_half_of_it),
+	    TEST(test_somebody_elses),
+	    TEST(test_newer),
+	    TEST(test_link),
+	    TEST(test_torn_log),
+	    TEST(test_older_format),
+	    TEST(test_copy),
+	    TEST(test_content),
+	    TEST(test_policy_text),
 	};
 
 	return cmocka_run_group_tests_name("store", tests, NULL, NULL);

@@ -360,9 +360,10 @@ static const struct question {
     {"name cut off", Q("\3www\5ab"), 7, 0},
     {"label fills the packet", Q("\3www"), 4, 0},
     {"no name", Q(""), 0, 0},
-    {"compressed at once", Q("\xc0\x0c\0\1\0\1"), 0, 1},
-    {"compressed later", Q("\3www\xc0\x0c\0\x1c\0\1"), 4, 28},
-    {"reserved label type", Q("\3www\x40xx\0\0\1"), 4, 0},
+    {"compressed at once", Q("\xc0\x0c\0\1\0\1"), 2, 1},
+    {"compressed later", Q("\3www\xc0\x0c\0\x1c\0\1"), 6, 28},
+    {"pointer cut off", Q("\3www\xc0"), 5, 0},
+    {"reserved label type", Q("\3www\x40xx\0\0\1"), 5, 0},
 #undef Q
 };
 

@@ -18,83 +18,6 @@
 /* 15 digits: 1.234 as it was put in, not as the nearest double is spelt. */
 #define DUMP_FLAGS JSON_REAL_PRECISION(15)
 
-static json_t *text_or_null(const char *text)
-{
-	return *text ? json_string(text) : json_null();
-}
-
-/* Microseconds as milliseconds, without the digits a double would invent. */
-static json_t *ms(uint64_t us)
-{
-	return us % 1000 ? json_real((double)us / 1000) : json_integer((json_int_t)(us / 1000));
-}
-
-/* One figure and where it comes from; a figure without a source was not measured, and is null. */
-static json_t *figure(json_t *value, const char *source)
-{
-	if (!*source) {
-		json_decref(value);
-		value = json_null();
-	}
-	return json_pack("{s:o, s:o}", "value", value, "source", text_or_null(source));
-}
-
-json_t *answer_termination(const struct tell_end *end)
-{
-	const char *abbreviation = end->signal > 0 ? sigabbrev_np(end->signal) : NULL;
-	char name[32] = "";
-
-	if (abbreviation)
-		snprintf(name, sizeof name, "SIG%s", abbreviation);
-	else if (end->signal > 0)
-		snprintf(name, sizeof name, "SIG%d", end->signal); /* real-time signals have no abbreviation */
-	return json_pack("{s:s, s:o, s:s}", "reason", run_end_names[end->end], "signal", text_or_null(name), "detail",
-			 end->detail);
-}
-
-static json_t *stages(const struct run_result *r)
-{
-	const struct tell_grant *g = &r->grant;
-
-	if (r->call)
-		return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "queue_ms", ms(r->queue_us), "send_ms", ms(r->send_us),
-				 "run_ms", ms(r->end.duration_us), "build_ms", ms(g->build_us), "load_ms", ms(g->load_us),
-				 "waited_ms", ms(g->waited_us));
-	return json_pack("{s:o, s:o, s:o, s:o}", "queue_ms", ms(r->queue_us), "send_ms", ms(r->send_us), "run_ms",
-			 ms(r->end.duration_us), "collect_ms", ms(r->collect_us));
-}
-
-static json_t *usage(const struct run_result *r)
-{
-	const struct tell_end *end = &r->end;
-	uint64_t written = r->out_bytes[RUN_STDOUT] + r->out_bytes[RUN_STDERR];
-
-	return json_pack("{s:o, s:o, s:o, s:o, s:o}", "cpu_ms", figure(ms(end->cpu_us), end->cpu_source), "memory_peak_bytes",
-			 figure(json_integer((json_int_t)end->memory_peak), end->memory_source), "output_bytes",
-			 figure(json_integer((json_int_t)written), "pipe reader"), "net_bytes",
-			 figure(json_integer((json_int_t)end->net_bytes), "cgroup_skb"), "stages", stages(r));
-}
-
-/*
- * The auditor's words, or, when it did not answer, the supervisor's exact counters with an empty list: then the detail of
- * every attempt is lost, and the answer says so rather than looking like a quiet run.
- */
-static json_t *egress(const struct run_result *r)
-{
-	const struct tell_end *end = &r->end;
-	json_t *told = NULL;
-
-	if (r->egress)
-		told = json_loadb(r->egress, r->egress_len, JSON_REJECT_DUPLICATES, NULL);
-	if (json_is_object(told) && json_is_array(json_object_get(told, "destinations")))
-		return told;
-	json_decref(told);
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:[]}", "attempts", (json_int_t)end->attempts, "denied",
-			 (json_int_t)end->denied, "allowed", (json_int_t)end->allowed, "would_deny",
-			 (json_int_t)end->would_deny, "inbound", (json_int_t)end->inbound, "lost", (json_int_t)end->attempts,
-			 "destinations");
-}
-
 /* ---- parts ---- */
 
 static int append(const char *data, size_t len, void *ctx)
@@ -313,17 +236,20 @@ static void append_stream(struct answer_body *a, const char *before, const struc
 static json_t *after_output(const struct run_result *r)
 {
 	const struct tell_end *end = &r->end;
-	json_t *j =
-	    json_pack("{s:i, s:I, s:o, s:b, s:I, s:I, s:o, s:o, s:s}", "exit_code", (int)end->exit_code, "duration_ms",
-		      (json_int_t)(end->duration_us / 1000), "termination", answer_termination(end), "truncated", r->truncated,
-		      "stdout_bytes", (json_int_t)r->out_bytes[RUN_STDOUT], "stderr_bytes",
-		      (json_int_t)r->out_bytes[RUN_STDERR], "usage", usage(r), "egress", egress(r), "python", r->grant.python);
+	json_t *j = json_pack("{s:i, s:I, s:o, s:b, s:I, s:I}", "exit_code", (int)end->exit_code, "duration_ms",
+			      (json_int_t)(end->duration_us / 1000), "termination", answer_termination(end), "truncated",
+			      r->truncated, "stdout_bytes", (json_int_t)r->out_bytes[RUN_STDOUT], "stderr_bytes",
+			      (json_int_t)r->out_bytes[RUN_STDERR]);
+	json_t *account = answer_account(r);
+	bool ok = json_object_update(j, account) == 0 && json_object_set_new(j, "python", json_string(r->grant.python)) == 0;
 
-	if (j && r->session && json_object_set_new(j, "session_ended", json_boolean(end->over)) < 0) {
-		json_decref(j);
-		return NULL;
-	}
-	return j;
+	if (ok && r->session)
+		ok = json_object_set_new(j, "session_ended", json_boolean(end->over)) == 0;
+	json_decref(account);
+	if (ok)
+		return j;
+	json_decref(j);
+	return NULL;
 }
 
 static void append_ids(struct answer_body *a, const struct run_result *r)

@@ -26,4 +26,7 @@ int answer_end(struct answer_body *a);
 /* {"reason", "signal", "detail"}. New reference, NULL when out of memory. */
 json_t *answer_termination(const struct tell_end *end);
 
+/* What it used, tried and was refused, and its audit hash: {"usage", "processes", …}. As above. */
+json_t *answer_account(const struct run_result *r);
+
 #endif

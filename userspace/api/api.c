@@ -114,6 +114,7 @@ static int setup(struct loop *l, const struct api_config *config, struct err *e)
 	if (r < 0)
 		return r;
 	runclient_on_session(s->runs, cells_on_session, s);
+	runclient_keep_content(s->runs, config->audit_content);
 	if ((r = loop_add(l, s->http_fd, &l->http, SOURCE_HTTP)) < 0 ||
 	    (r = loop_add(l, runclient_fd(s->runs), &l->runs, SOURCE_RUNS)) < 0 ||
 	    (r = loop_add(l, l->signal_fd, &l->signal, SOURCE_SIGNAL)) < 0)

@@ -26,7 +26,9 @@ struct api_config {
 	bool has_dev_token;			     /* a token of project `dev` with every scope */
 	uint8_t dev_token_sha256[TOKEN_DIGEST_LEN];  /* token_digest() of it: the process never holds the token itself */
 	const char *tls_cert, *tls_key;		     /* PEM text, NUL-terminated, borrowed; both NULL: plain HTTP */
+	bool audit_content;			     /* the auditor keeps code, arguments and output: it is given them */
 	uint64_t bodies_bytes, project_bodies_bytes; /* memory for requests, in all and of one project; 0: the limits table's */
+	unsigned follow_take_s; /* for a follower of the record to read what it was given; 0: half of LIMIT_CONNECTION_IDLE_S */
 	enum log_level log_level;
 };
 

@@ -147,7 +147,7 @@ void collector_lost(struct runclient *rc, const char *why)
 	for (struct run *run = rc->runs; run;) {
 		if (run->collect == COLLECT_QUEUED || run->collect == COLLECT_SENT) {
 			collect_fail(run, "the collector is gone");
-			run_collected(rc, run);
+			run_settle(rc, run);
 			run = rc->runs;
 		} else {
 			run = run->next;
@@ -205,7 +205,7 @@ static bool collected(struct runclient *rc, const struct collected *c, int *data
 		}
 	}
 	collect_next(rc);
-	run_collected(rc, run);
+	run_settle(rc, run);
 	return true;
 }
 

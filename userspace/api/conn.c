@@ -111,7 +111,9 @@ static void hung_up(struct conn *c)
 	if (!x || (x->state != EXCHANGE_WAIT && x->state != EXCHANGE_STREAM))
 		return;
 	x->gone = true;
-	if (x->run)
+	if (x->follow)
+		follow_hung_up(x);
+	else if (x->run)
 		runclient_cancel(c->server->runs, x->run);
 	else
 		execute_answer_waiting(c->server, x, ERROR_CANCELLED, NULL);

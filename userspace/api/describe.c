@@ -218,7 +218,7 @@ static void describe_schemas(struct maker *m, json_t *schemas)
 
 		if (body && !json_object_get(schemas, body->name))
 			put(m, schemas, body->name, body_schema(m, body->body));
-		if (json_object_get(schemas, a->name))
+		if (a->media_type || json_object_get(schemas, a->name))
 			continue;
 		s = json_pack("{s:s, s:s}", "type", "object", "description", a->description);
 		for (size_t k = 0; k < a->count; k++)
@@ -307,6 +307,10 @@ static void describe_success(struct maker *m, json_t *responses, const struct de
 		put(m, content, "application/json", json_object());
 		return;
 	}
+	if (a->schema->media_type) {
+		put(m, content, a->schema->media_type, json_pack("{s:{s:s}}", "schema", "type", "string"));
+		return;
+	}
 	snprintf(ref, sizeof ref, SCHEMAS "%s", a->schema->name);
 	put(m, content, "application/json", json_pack("{s:{s:s}}", "schema", "$ref", ref));
 	if (a->streams)
@@ -356,6 +360,45 @@ static json_t *security(struct maker *m, unsigned allowed)
 	return any;
 }
 
+/* Several values stand in one, with commas between. */
+static json_t *parameter_schema(struct maker *m, const struct find_parameter *p)
+{
+	json_t *one = json_pack("{s:s}", "type", p->type);
+
+	if (p->format)
+		put(m, one, "format", json_string(p->format));
+	if (p->max) {
+		put(m, one, "minimum", json_integer(p->min));
+		put(m, one, "maximum", json_integer(p->max));
+	}
+	if (!p->values)
+		return one;
+	for (size_t i = 0; i < p->value_count; i++)
+		if (p->values[i])
+			add(m, list(m, one, "enum"), json_string(p->values[i]));
+	return json_pack("{s:s, s:o}", "type", "array", "items", one);
+}
+
+static void describe_parameters(struct maker *m, json_t *operation, unsigned routes)
+{
+	size_t count;
+	const struct find_parameter *table = find_parameters(&count);
+
+	for (size_t i = 0; i < count; i++) {
+		json_t *p;
+
+		if (!(table[i].routes & routes))
+			continue;
+		p = json_pack("{s:s, s:s, s:s, s:o}", "name", table[i].name, "in", "query", "description", table[i].description,
+			      "schema", parameter_schema(m, &table[i]));
+		if (table[i].values) {
+			put(m, p, "style", json_string("form"));
+			put(m, p, "explode", json_false());
+		}
+		add(m, list(m, operation, "parameters"), p);
+	}
+}
+
 static void describe_request(struct maker *m, json_t *operation, const struct described_route *r,
 			     const struct described_answer *a)
 {
@@ -366,6 +409,8 @@ static void describe_request(struct maker *m, json_t *operation, const struct de
 		    json_pack("{s:s%, s:s, s:b, s:{s:s}}", "name", p + 1, n, "in", "path", "required", 1, "schema", "type",
 			      "string"));
 	}
+	if (a && a->parameters)
+		describe_parameters(m, operation, a->parameters);
 	if (a && a->body) {
 		char ref[96];
 

@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "api/error.h"
+#include "api/find_args.h"
 #include "api/request.h"
 
 /* One field of an answer; those of one schema in order, a field after what holds it. */
@@ -24,7 +25,8 @@ struct answer_schema {
 	const char *description;
 	const struct answer_field *fields;
 	size_t count;
-	bool message; /* of a protocol; some refusals have its shape, too */
+	bool message;		/* of a protocol; some refusals have its shape, too */
+	const char *media_type; /* when it is no JSON: then it has no fields. NULL: it is */
 };
 
 #define DESCRIBE_ERRORS_MAX 8
@@ -43,6 +45,7 @@ struct described_answer {
 	const struct answer_schema *schema;
 	bool streams;				     /* also as server-sent events, when the client accepts them */
 	enum error_case errors[DESCRIBE_ERRORS_MAX]; /* up to the first ERROR_NONE */
+	unsigned parameters;			     /* of its query: bits of enum find_route; 0: none */
 };
 
 extern const struct described_answer described_answers[];

@@ -35,7 +35,14 @@ static const char *const ok[] = {"ok"}, *const ready[] = {"ready"};
 
 #define FIGURE(path, words)                                                                                                    \
 	FIELD(path, "object", words), FIELD(path ".value", "number?", "the figure, null when it could not be had"),            \
-	    FIELD(path ".source", "string?", "where the figure comes from")
+	    FIELD(path ".source", "string?", "where the figure comes from"),                                                   \
+	    FIELD(path ".checked", "object?", "what another source says; null without one"),                                   \
+	    FIELD(path ".checked.value", "number?", "the other figure"),                                                       \
+	    FIELD(path ".checked.source", "string", "where it comes from, and of what it is the figure")
+
+#define FIGURES                                                                                                                \
+	FIGURE("usage.cpu_ms", "CPU time"), FIGURE("usage.memory_peak_bytes", "the highest use of memory"),                    \
+	    FIGURE("usage.output_bytes", "both streams"), FIGURE("usage.net_bytes", "packets that were allowed to leave")
 
 #define EGRESS                                                                                                                 \
 	FIELD("egress", "object", "what it tried on the network; the counts are exact"),                                       \
@@ -55,13 +62,20 @@ static const char *const ok[] = {"ok"}, *const ready[] = {"ready"};
 	    FIELD("truncated", "boolean", "whether output was cut"),                                                           \
 	    FIELD("stdout_bytes", "integer", "how much was written to standard output"),                                       \
 	    FIELD("stderr_bytes", "integer", "how much was written to standard error"),                                        \
-	    FIELD("usage", "object", "what it used"), FIGURE("usage.cpu_ms", "CPU time"),                                      \
-	    FIGURE("usage.memory_peak_bytes", "the highest use of memory"), FIGURE("usage.output_bytes", "both streams"),      \
-	    FIGURE("usage.net_bytes", "packets that were allowed to leave"),                                                   \
-	    FIELD("usage.stages", "object", "where the time went"),                                                            \
+	    FIELD("usage", "object", "what it used"), FIGURES, FIELD("usage.stages", "object", "where the time went"),         \
 	    FIELD("usage.stages.queue_ms", "number", "waiting for a sandbox"),                                                 \
 	    FIELD("usage.stages.send_ms", "number", "handing the request over"),                                               \
 	    FIELD("usage.stages.run_ms", "number", "the run")
+
+/* What is told of every run beside what it used. */
+#define RUN_ACCOUNT                                                                                                            \
+	FIELD("processes", "integer?", "processes it had; null: not known"),                                                   \
+	    FIELD("refused_syscalls", "object?", "system calls that its filter refused; null: not known"),                     \
+	    FIELD("refused_syscalls.count", "integer", "how many calls that were; the record has which")
+#define AUDIT_HASH                                                                                                             \
+	FIELD("audit_hash", "string?",                                                                                         \
+	      "the hash of its entry in the audit record's chain, for `weir audit verify --expect`; null: the auditor gave "   \
+	      "none")
 
 #define DESTINATIONS                                                                                                           \
 	FIELD("egress.destinations", "array", "the first 16"),                                                                 \
@@ -86,8 +100,10 @@ static const struct answer_field call_fields[] = {
     FIELD("usage.stages.build_ms", "number", "making the sandbox, before or while the call waited"),
     FIELD("usage.stages.load_ms", "number", "importing the agent's modules there"),
     FIELD("usage.stages.waited_ms", "number", "how much of these two the call had to wait for"),
+    RUN_ACCOUNT,
     EGRESS,
     DESTINATIONS,
+    AUDIT_HASH,
     FIELD("python", "string", "the version that ran"),
 };
 
@@ -96,8 +112,10 @@ static const struct answer_field execute_fields[] = {
     FIELD("run_id", "string", "the call's own id: the sandbox's, or <sandbox_id>.<n> for the n-th cell of a session"),
     RUN_OUTPUT,
     FIELD("usage.stages.collect_ms", "number", "reading what it left"),
+    RUN_ACCOUNT,
     EGRESS,
     DESTINATIONS,
+    AUDIT_HASH,
     FIELD("python", "string", "the version that ran"),
     MAYBE("session_ended", "boolean", "only of a cell: whether it cost the session its life"),
     FIELD("files", "array", "regular files in the working directory that are new or changed, by path"),
@@ -163,6 +181,8 @@ static const struct answer_field pool_fields[] = {
 	FIELD("run_id", "string", "the run"), FIELD("sandbox_id", "string", "its sandbox"),                                    \
 	    FIELD("project", "string", "whose it is"), MAYBE("agent", "string", "of a tool call: which of its agents"),        \
 	    MAYBE("image", "string", "of a tool call: the digest of the image"),                                               \
+	    MAYBE("caller", "string?", "who asked for it: `token:` and the token's public id; null: nobody"),                  \
+	    MAYBE("command", "object", "of `weir exec`: path (argv[0]), path_cut, and sha256 of all arguments"),               \
 	    ONE_OF("state", run_states, "interrupted: there will be no end"), FIELD("began", "string", "when"),                \
 	    MAYBE("ended", "string", "once there is an end"), FIELD("policy", "string", "the policy in force when it began"),  \
 	    FIELD("policy_hash", "string", "SHA-256 of its document"),                                                         \
@@ -170,12 +190,27 @@ static const struct answer_field pool_fields[] = {
 	    FIELD("policy_changes", "array", "what took its place while the run went on"),                                     \
 	    FIELD("termination", "object?", "null before the end; reason, signal and detail as in the answer to the run"),     \
 	    MAYBE("exit_code", "integer", "once there is an end"), MAYBE("duration_ms", "integer", "once there is an end"),    \
-	    MAYBE("usage", "object", "once there is an end"), EGRESS,                                                          \
+	    MAYBE("usage", "object", "once there is an end, or with `live`; as in the answer to the run, without stages"),     \
+	    MAYBE("limits", "object", "what it could use at most"),                                                            \
+	    MAYBE("processes", "integer?", "processes it had; null: not known"),                                               \
+	    MAYBE("threads", "integer?", "threads it had"), MAYBE("execs", "object?", "programs that it started"),             \
+	    MAYBE("refused_syscalls", "object?", "system calls that its filter refused, by name"),                             \
+	    MAYBE("oom_victims", "integer?", "processes that were chosen to be killed for want of memory"),                    \
+	    MAYBE("oom_kills", "integer?", "such kills, as the memory cgroup counted them"),                                   \
+	    MAYBE("oom_killed", "array", "which processes that were"),                                                         \
+	    MAYBE("packets", "object?", "packets and bytes on their way out, by verdict"),                                     \
+	    MAYBE("timeline", "array", "moments of it"),                                                                       \
+	    MAYBE("content", "object?", "hashes and sizes of code, arguments, files and output; null: not told"),              \
+	    MAYBE("boot_id", "string?", "of the kernel that it ran on"),                                                       \
+	    MAYBE("chain", "object?", "its entry in the record's chain; null before it is finished"), AUDIT_HASH, EGRESS,      \
+	    MAYBE("egress.events_missing", "integer?", "numbers of the kernel's events that never came"),                      \
+	    MAYBE("gaps", "array", "times in which something could not be recorded"),                                          \
 	    FIELD("egress.exact", "boolean", "whether the counts are the kernel's; before the end they are what is listed"),   \
 	    FIELD("records_unwritten", "integer", "records that could not be written to disk"),                                \
 	    FIELD("events_omitted", "integer", "events beyond those that are listed")
 
-static const struct answer_field run_fields[] = {RECORD};
+static const struct answer_field run_fields[] = {
+    RECORD, MAYBE("live", "boolean", "true: it goes on, and its figures are those so far")};
 static const struct answer_field audit_fields[] = {
     RECORD,
     FIELD("events", "array", "one for each flow"),
@@ -185,6 +220,28 @@ static const struct answer_field audit_fields[] = {
     ONE_OF("events[].verdict", verdicts, "what became of it"),
     FIELD("events[].reason", "string", "why"),
     FIELD("events[].count", "integer", "how often"),
+};
+
+static const struct answer_field search_fields[] = {
+    FIELD("runs", "array", "newest first"),
+    FIELD("runs[].run_id", "string", "the run"),
+    FIELD("runs[].sandbox_id", "string?", "its sandbox"),
+    FIELD("runs[].project", "string", "whose it is"),
+    FIELD("runs[].agent", "string?", "of a tool call: which of its agents"),
+    FIELD("runs[].caller", "string?", "who asked for it"),
+    FIELD("runs[].kind", "string", "run, call, session, cell, exec or attached"),
+    FIELD("runs[].began", "string", "when"),
+    FIELD("runs[].ended", "string?", "null before the end"),
+    ONE_OF("runs[].state", run_states, "interrupted: there will be no end"),
+    FIELD("runs[].end", "string?", "how it ended"),
+    FIELD("runs[].policy", "string?", "the policy in force when it began"),
+    FIELD("runs[].policy_hash", "string?", "SHA-256 of its document"),
+    FIELD("runs[].attempts", "integer", "attempts to reach the network"),
+    FIELD("runs[].denied", "integer", "of these, refused"),
+    FIELD("runs[].would_deny", "integer", "let through by a policy that only watches"),
+    FIELD("runs[].lost", "integer", "attempts of which the record has no detail"),
+    FIELD("runs[].audit_hash", "string?", "the hash of its entry in the chain"),
+    FIELD("next", "string?", "`cursor` for those that follow; null: that was all"),
 };
 
 static const struct answer_field limits_fields[] = {
@@ -213,6 +270,17 @@ static const struct answer_schema sessions_schema = SCHEMA("Sessions", sessions_
 static const struct answer_schema pool_schema = SCHEMA("Pool", pool_fields, "the pool as it is");
 static const struct answer_schema run_schema = SCHEMA("Run", run_fields, "a run's record without its events");
 static const struct answer_schema audit_schema = SCHEMA("Audit", audit_fields, "a run's record");
+static const struct answer_schema search_schema = SCHEMA("Search", search_fields, "runs that fit");
+static const struct answer_schema records_schema = {
+    .name = "Records",
+    .description =
+	"events with a record each: its number as `id`, its type as `event`, the record as JSON in `data`; the last one "
+	"may be `end`, which says why and after which number to go on, or `error`",
+    .media_type = "text/event-stream"};
+static const struct answer_schema metrics_schema = {.name = "Metrics",
+						    .description =
+							"Prometheus' text format 0.0.4; docs/metrics.md has all of them",
+						    .media_type = "text/plain"};
 static const struct answer_schema limits_schema = SCHEMA("Limits", limits_fields, "the limits table");
 static const struct answer_schema openapi_schema = {.name = "OpenApi", .description = "this document"};
 static const struct answer_schema healthz_schema = SCHEMA("Health", healthz_fields, "it serves");
@@ -231,25 +299,54 @@ const struct described_answer described_answers[] = {
      &execute_schema,
      true,
      {ERROR_UNSUPPORTED_LANGUAGE, ERROR_TIMEOUT_RANGE, ERROR_RESERVED_NAME, ERROR_NOT_FOUND, ERROR_SESSION_BUSY,
-      ERROR_FILE_CONFLICT, ERROR_PATH_ESCAPES}},
+      ERROR_FILE_CONFLICT, ERROR_PATH_ESCAPES},
+     0},
     {"POST",
      "/v1/call",
      &call_body,
      200,
      &call_schema,
      false,
-     {ERROR_TIMEOUT_RANGE, ERROR_NO_AGENT, ERROR_UNKNOWN_TOOL, ERROR_TOOLS, ERROR_TOOL_NOT_READY}},
-    {"POST", "/mcp", &mcp_body, 200, &mcp_schema, false, {ERROR_NONE}},
-    {"POST", "/v1/sessions", &session_body, 201, &session_schema, false, {ERROR_UNSUPPORTED_LANGUAGE}},
-    {"GET", "/v1/sessions", NULL, 200, &sessions_schema, false, {ERROR_NONE}},
-    {"GET", "/v1/sessions/{session_id}", NULL, 200, &session_schema, false, {ERROR_NOT_FOUND}},
-    {"DELETE", "/v1/sessions/{session_id}", NULL, 200, &session_schema, false, {ERROR_NOT_FOUND}},
-    {"GET", "/v1/pool", NULL, 200, &pool_schema, false, {ERROR_SANDBOX}},
-    {"GET", "/v1/runs/{run_id}", NULL, 200, &run_schema, false, {ERROR_NO_RUN, ERROR_AUDIT_READS, ERROR_AUDITOR}},
-    {"GET", "/v1/runs/{run_id}/audit", NULL, 200, &audit_schema, false, {ERROR_NO_RUN, ERROR_AUDIT_READS, ERROR_AUDITOR}},
-    {"GET", "/v1/limits", NULL, 200, &limits_schema, false, {ERROR_NONE}},
-    {"GET", "/openapi.json", NULL, 200, &openapi_schema, false, {ERROR_NONE}},
-    {"GET", "/healthz", NULL, 200, &healthz_schema, false, {ERROR_NONE}},
-    {"GET", "/readyz", NULL, 200, &readyz_schema, false, {ERROR_NOT_READY}},
+     {ERROR_TIMEOUT_RANGE, ERROR_NO_AGENT, ERROR_UNKNOWN_TOOL, ERROR_TOOLS, ERROR_TOOL_NOT_READY},
+     0},
+    {"POST", "/mcp", &mcp_body, 200, &mcp_schema, false, {ERROR_NONE}, 0},
+    {"POST", "/v1/sessions", &session_body, 201, &session_schema, false, {ERROR_UNSUPPORTED_LANGUAGE}, 0},
+    {"GET", "/v1/sessions", NULL, 200, &sessions_schema, false, {ERROR_NONE}, 0},
+    {"GET", "/v1/sessions/{session_id}", NULL, 200, &session_schema, false, {ERROR_NOT_FOUND}, 0},
+    {"DELETE", "/v1/sessions/{session_id}", NULL, 200, &session_schema, false, {ERROR_NOT_FOUND}, 0},
+    {"GET", "/v1/pool", NULL, 200, &pool_schema, false, {ERROR_SANDBOX}, 0},
+    {"GET",
+     "/v1/runs/{run_id}",
+     NULL,
+     200,
+     &run_schema,
+     false,
+     {ERROR_PARAMETER, ERROR_NO_RUN, ERROR_AUDIT_READS, ERROR_AUDITOR},
+     0},
+    {"GET",
+     "/v1/runs/{run_id}/audit",
+     NULL,
+     200,
+     &audit_schema,
+     false,
+     {ERROR_PARAMETER, ERROR_NO_RUN, ERROR_AUDIT_READS, ERROR_AUDITOR},
+     0},
+    {.method = "GET",
+     .pattern = "/v1/audit",
+     .status = 200,
+     .schema = &search_schema,
+     .parameters = FIND_SEARCH,
+     .errors = {ERROR_PARAMETER, ERROR_AUDIT_READS, ERROR_AUDITOR}},
+    {.method = "GET",
+     .pattern = "/v1/audit/stream",
+     .status = 200,
+     .schema = &records_schema,
+     .parameters = FIND_STREAM,
+     .errors = {ERROR_PARAMETER, ERROR_AUDIT_READS, ERROR_AUDITOR}},
+    {.method = "GET", .pattern = "/metrics", .status = 200, .schema = &metrics_schema},
+    {"GET", "/v1/limits", NULL, 200, &limits_schema, false, {ERROR_NONE}, 0},
+    {"GET", "/openapi.json", NULL, 200, &openapi_schema, false, {ERROR_NONE}, 0},
+    {"GET", "/healthz", NULL, 200, &healthz_schema, false, {ERROR_NONE}, 0},
+    {"GET", "/readyz", NULL, 200, &readyz_schema, false, {ERROR_NOT_READY}, 0},
 };
 const size_t described_answer_count = COUNT(described_answers);

@@ -12,6 +12,9 @@ static const struct error_row rows[ERROR_CASES] = {
     [ERROR_NONE] = {200, "none", "no error", "", 0},
     [ERROR_INVALID_REQUEST] = {400, "invalid_request", NULL,
 			       "what follows `at` is a JSON pointer: /a/0/b is `b` of the first element of `a`", 0},
+    [ERROR_PARAMETER] =
+	{400, "invalid_request", NULL,
+	 "what follows `at` is a parameter of the query; docs/api.md and GET /openapi.json have those of this route", 0},
     [ERROR_FRAMING] = {400, "invalid_http", NULL, "send either a Content-Length or chunks, never both", 0},
     [ERROR_UNSUPPORTED_LANGUAGE] = {400, "unsupported_language", NULL, "leave `language` out or set it to \"python\"", 0},
     [ERROR_TIMEOUT_RANGE] = {400, "invalid_timeout", NULL, "send an integer number of seconds, or leave `timeout_s` out", 0},

@@ -73,6 +73,19 @@ static bool make_answer(struct exchange *x, struct run_result *result, struct ap
 	return r == 0;
 }
 
+static void count_stages(struct server *s, const struct run_result *r)
+{
+	struct histogram *stages = s->counts.stages;
+
+	if (r->outcome != RUN_DONE)
+		return;
+	if (!r->session) /* a cell's sandbox is its session's, and is there */
+		histogram_add(&stages[STAGE_QUEUE], r->queue_us);
+	histogram_add(&stages[STAGE_SEND], r->send_us);
+	histogram_add(&stages[STAGE_RUN], r->end.duration_us);
+	histogram_add(&stages[STAGE_COLLECT], r->collect_us);
+}
+
 static void on_done(void *ctx, struct run_result *result)
 {
 	struct exchange *x = ctx;
@@ -81,6 +94,7 @@ static void on_done(void *ctx, struct run_result *result)
 
 	x->run = 0;
 	exchange_hold_request(x, 0);
+	count_stages(x->server, result);
 	if (!x->mhd) {
 		exchange_free(x);
 		return;
@@ -96,7 +110,9 @@ static void on_done(void *ctx, struct run_result *result)
 
 void execute_start(struct server *s, struct exchange *x, struct session *session)
 {
+	char caller[IPC_CALLER_MAX];
 	struct run_request request = {.project = x->who.project,
+				      .caller = caller,
 				      .payload = &x->execute.payload,
 				      .agent = x->tool ? x->who.agent : NULL,
 				      .session = session,
@@ -107,8 +123,10 @@ void execute_start(struct server *s, struct exchange *x, struct session *session
 				      .progress = on_progress,
 				      .done = on_done,
 				      .ctx = x};
-	int r = runclient_start(s->runs, &request, &x->run);
+	int r;
 
+	exchange_caller(x, caller);
+	r = runclient_start(s->runs, &request, &x->run);
 	if (r == -EPIPE)
 		exchange_reply_case(x, ERROR_SANDBOX, "sandbox failed at layer supervisor: it is gone");
 	else if (r < 0)
@@ -156,7 +174,9 @@ static void expire(struct server *s, struct exchange *x, uint64_t now)
 
 void execute_sweep(struct server *s, struct exchange *x, uint64_t now)
 {
-	if (x->state == EXCHANGE_WAIT && (x->slot.state == QUOTA_QUEUED || x->slot.state == QUOTA_PARKED))
+	if (x->follow)
+		follow_sweep(s, x, now);
+	else if (x->state == EXCHANGE_WAIT && (x->slot.state == QUOTA_QUEUED || x->slot.state == QUOTA_PARKED))
 		expire(s, x, now);
 	else if (x->state == EXCHANGE_WAIT && x->opening && s->stopping)
 		runclient_cancel(s->runs, x->run);

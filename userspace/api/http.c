@@ -323,6 +323,7 @@ void exchange_free(struct exchange *x)
 	struct server *s = x->server;
 
 	execute_release(s, x);
+	follow_release(x);
 	exchange_drop_body(x);
 	stream_clear(&x->stream);
 	answer_clear(&x->answer);

@@ -236,6 +236,20 @@ static void add_structured(struct answer_body *a, const struct run_result *r)
 	answer_add(a, "}");
 }
 
+/* What is for the client and not for the model, which pays for every word: beside the content, not in it. */
+static json_t *about_run(const struct mcp_call *call, const struct run_result *r)
+{
+	json_t *account = answer_account(r), *extras = call->modern ? mcp_result_extras(call) : json_object();
+	json_t *meta = json_object_get(extras, "_meta");
+
+	if (!meta && json_object_set_new(extras, "_meta", json_object()) == 0)
+		meta = json_object_get(extras, "_meta");
+	if (json_object_set_new(meta, "weir/run", account) == 0)
+		return extras;
+	json_decref(extras);
+	return NULL;
+}
+
 int mcp_answer_make(struct answer_body *a, const struct mcp_call *call, const struct run_result *r)
 {
 	*a = (struct answer_body){0};
@@ -245,11 +259,8 @@ int mcp_answer_make(struct answer_body *a, const struct mcp_call *call, const st
 	add_content(a, r);
 	answer_add(a, "], \"structuredContent\": ");
 	add_structured(a, r);
-	answer_add(a, r->end.exit_code ? ", \"isError\": true" : ", \"isError\": false");
-	if (call->modern) {
-		answer_add(a, ", ");
-		answer_add_json(a, mcp_result_extras(call), JSON_EMBED);
-	}
+	answer_add(a, r->end.exit_code ? ", \"isError\": true, " : ", \"isError\": false, ");
+	answer_add_json(a, about_run(call, r), JSON_EMBED);
 	answer_add(a, "}}");
 	return answer_end(a);
 }

@@ -45,6 +45,22 @@ static size_t keep_room(struct run *run, enum run_stream s)
 	return room - r->out_len[s];
 }
 
+/* `n` bytes more, behind what is kept. Of a result its frame's header is none of it: that is between us and the harness. */
+static void note_read(struct run *run, enum run_stream s, size_t n, bool kept)
+{
+	static const enum content_kind kinds[RUN_PIPES] = {
+	    [RUN_STDOUT] = CONTENT_STDOUT, [RUN_STDERR] = CONTENT_STDERR, [RUN_RESULT] = CONTENT_RESULT};
+	size_t from = run->result.out_len[s], head = s == RUN_RESULT ? sizeof(struct result_header) : 0;
+	size_t skip = from < head ? head - from : 0;
+
+	if (skip > n)
+		skip = n;
+	if (kept)
+		content_add(&run->content, kinds[s], run->result.out[s] + from + skip, n - skip);
+	else
+		content_count(&run->content, kinds[s], n);
+}
+
 enum read_result { READ_MORE, READ_EMPTY, READ_END };
 
 static enum read_result read_once(struct runclient *rc, struct run *run, enum run_stream s)
@@ -64,6 +80,7 @@ static enum read_result read_once(struct runclient *rc, struct run *run, enum ru
 		return READ_END;
 	}
 	r->out_bytes[s] += (uint64_t)n;
+	note_read(run, s, (size_t)n, room > 0);
 	if (room) {
 		r->out_len[s] += (size_t)n;
 		return READ_MORE;

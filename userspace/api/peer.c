@@ -33,34 +33,50 @@ int peer_flush(struct runclient *rc, struct peer *peer)
 	if (peer->fd < 0)
 		return -EPIPE;
 	while (done < peer->count) {
-		r = ipc_send(peer->fd, peer->queue + done * peer->size, peer->size, NULL, 0);
+		r = ipc_send(peer->fd, peer->queue + done * peer->size, peer->size, &peer->fds[done], peer->fds[done] >= 0);
 		if (r < 0)
 			break;
+		cleanup_fdp(&peer->fds[done]);
 		done++;
 	}
 	if (done > 0) {
 		memmove(peer->queue, peer->queue + done * peer->size, (peer->count - done) * peer->size);
+		memmove(peer->fds, peer->fds + done, (peer->count - done) * sizeof *peer->fds);
 		peer->count -= done;
 	}
-	if (r < 0 && r != -EAGAIN && r != -ENOBUFS)
+	if (r < 0 && r != -EAGAIN && r != -ENOBUFS && r != -ETOOMANYREFS)
 		return -EPIPE;
 	peer_arm(rc, peer, peer->count > 0);
 	return 0;
 }
 
-int peer_send(struct runclient *rc, struct peer *peer, const void *msg)
+static int make_room(struct peer *peer)
 {
-	if (peer->fd < 0)
-		return -EPIPE;
-	if (peer->count == peer->room) {
-		size_t room = peer->room ? peer->room * 2 : 16;
-		char *grown = reallocarray(peer->queue, room, peer->size);
+	size_t room = peer->room ? peer->room * 2 : 16;
+	char *queue = reallocarray(peer->queue, room, peer->size);
+	int *fds;
 
-		if (!grown)
-			return -ENOMEM;
-		peer->queue = grown;
-		peer->room = room;
+	if (queue)
+		peer->queue = queue;
+	fds = queue ? reallocarray(peer->fds, room, sizeof *fds) : NULL;
+	if (!fds)
+		return -ENOMEM;
+	peer->fds = fds;
+	peer->room = room;
+	return 0;
+}
+
+int peer_send(struct runclient *rc, struct peer *peer, const void *msg, int fd)
+{
+	int r = peer->fd < 0 ? -EPIPE : 0;
+
+	if (r == 0 && peer->count == peer->room)
+		r = make_room(peer);
+	if (r < 0) {
+		cleanup_fdp(&fd);
+		return r;
 	}
+	peer->fds[peer->count] = fd;
 	memcpy(peer->queue + peer->count++ * peer->size, msg, peer->size);
 	/* A lost peer is noticed by its end of stream in the next step, where runs can be ended. */
 	(void)peer_flush(rc, peer);
@@ -72,8 +88,12 @@ void peer_close(struct peer *peer)
 	if (peer->fd >= 0)
 		close(peer->fd);
 	peer->fd = -1;
+	for (size_t i = 0; i < peer->count; i++)
+		cleanup_fdp(&peer->fds[i]);
+	free(peer->fds);
 	free(peer->queue);
 	peer->queue = NULL;
+	peer->fds = NULL;
 	peer->count = peer->room = 0;
 }
 
@@ -100,6 +120,13 @@ static bool tell_ok(const struct tell *t)
 	case TELL_POOL:
 	case TELL_STATE:
 		return pool_ok(&t->pool);
+	case TELL_METRICS:
+		return true;
+	case TELL_USAGE:
+		return ipc_text_ok(t->usage.end.cpu_source, sizeof t->usage.end.cpu_source) &&
+		       ipc_text_ok(t->usage.end.memory_source, sizeof t->usage.end.memory_source) &&
+		       ipc_text_ok(t->usage.end.detail, sizeof t->usage.end.detail) && t->usage.end.end < RUN_END_COUNT &&
+		       t->usage.there <= 1;
 	default:
 		return false;
 	}
@@ -123,10 +150,46 @@ static void told_pool(struct runclient *rc, const struct tell *t)
 	}
 }
 
+static void told_usage(struct runclient *rc, const struct tell *t)
+{
+	struct question **at = &rc->questions, *q;
+
+	while (*at && ((*at)->req != t->req || !(*at)->usage))
+		at = &(*at)->next;
+	q = *at;
+	if (!q)
+		return; /* too late */
+	*at = q->next;
+	q->usage(q->ctx, &t->usage);
+	free(q);
+}
+
 static void close_all(const int *fds, size_t nfds)
 {
 	for (size_t i = 0; i < nfds; i++)
 		close(fds[i]);
+}
+
+/* Without its file, or with one that is no such thing, it is as good as no answer. */
+static void told_metrics(struct runclient *rc, const struct tell *t, const int *fds, size_t nfds)
+{
+	_cleanup_free_ char *copy = NULL;
+	struct question **at = &rc->questions, *q;
+	struct stat st;
+
+	if (nfds == 1 && fstat(fds[0], &st) == 0 && st.st_size == sizeof(struct metrics))
+		copy = memfd_copy(fds[0], sizeof(struct metrics));
+	close_all(fds, nfds);
+	while (*at && ((*at)->req != t->req || !(*at)->metrics))
+		at = &(*at)->next;
+	q = *at;
+	if (!q)
+		return; /* too late */
+	if (!copy)
+		log_error("the supervisor's figures can't be read");
+	*at = q->next;
+	q->metrics(q->ctx, (const struct metrics *)(const void *)copy);
+	free(q);
 }
 
 static void told_session(struct runclient *rc, struct session *s, const struct tell *t, int fds[GRANT_FDS], size_t nfds)
@@ -189,6 +252,10 @@ static void told(struct runclient *rc, const struct tell *t, int fds[GRANT_FDS_C
 
 	if (t->type == TELL_POOL || t->type == TELL_STATE)
 		told_pool(rc, t);
+	else if (t->type == TELL_METRICS)
+		told_metrics(rc, t, fds, nfds);
+	else if (t->type == TELL_USAGE)
+		told_usage(rc, t);
 	else if (s)
 		told_session(rc, s, t, fds, nfds);
 	else if (run && !run->session)
@@ -207,14 +274,14 @@ void supervisor_read(struct runclient *rc)
 
 		if (n == -EAGAIN)
 			return;
-		if (n == -EMSGSIZE && t.type == TELL_GRANT)
-			n = (ssize_t)sizeof t; /* we have too many fds open for its own: that is its run's misfortune alone */
+		if (n == -EMSGSIZE && (t.type == TELL_GRANT || t.type == TELL_METRICS))
+			n = (ssize_t)sizeof t; /* we have too many fds open for its own: that is the asker's misfortune alone */
 		if (n != (ssize_t)sizeof t || !tell_ok(&t)) {
 			close_all(fds, nfds);
 			supervisor_lost(rc, n == 0 ? "its connection is closed" : "it sent a message that makes no sense");
 			return;
 		}
-		if (t.type != TELL_GRANT) {
+		if (t.type != TELL_GRANT && t.type != TELL_METRICS) {
 			close_all(fds, nfds);
 			nfds = 0;
 		}

@@ -134,6 +134,16 @@ void exchange_stream_begin(struct exchange *x)
 	resume(x);
 }
 
+void exchange_stream_at_once(struct exchange *x)
+{
+	x->status = 200;
+	x->streams = true;
+	x->state = EXCHANGE_STREAM;
+	x->last_event_ns = clock_now_ns();
+	x->conn->deadline_ns = 0;
+	conn_watch(x->conn);
+}
+
 void exchange_stream_more(struct exchange *x)
 {
 	if (x->state == EXCHANGE_STREAM)
@@ -144,6 +154,10 @@ void exchange_stream_probe(struct exchange *x)
 {
 	if (x->state != EXCHANGE_STREAM || !x->suspended)
 		return; /* what is being said is as good */
+	if (x->follow) {
+		follow_probe(x);
+		return;
+	}
 	stream_keep_alive(&x->stream);
 	resume(x);
 }
@@ -171,7 +185,7 @@ static ssize_t read_events(void *cls, uint64_t at, char *buf, size_t max)
 	(void)at;
 	if (x->dropped)
 		return MHD_CONTENT_READER_END_WITH_ERROR;
-	n = stream_read(&x->stream, buf, max);
+	n = x->follow ? follow_read(x, buf, max) : stream_read(&x->stream, buf, max);
 	if (n > 0) {
 		x->last_event_ns = clock_now_ns();
 		return n;
@@ -212,7 +226,9 @@ enum MHD_Result reply_queue(struct exchange *x)
 	if (!response)
 		return MHD_NO;
 	ok &= MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
-				      x->streams ? "text/event-stream" : "application/json");
+				      x->streams     ? "text/event-stream"
+				      : x->text_type ? x->text_type
+						     : "application/json");
 	ok &= MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
 	if (x->streams) /* for a proxy that would collect them */
 		ok &= MHD_add_response_header(response, "X-Accel-Buffering", "no");
@@ -232,6 +248,9 @@ enum MHD_Result reply_queue(struct exchange *x)
 		ok = MHD_queue_response(x->mhd, (unsigned)x->status, response);
 	MHD_destroy_response(response);
 	x->conn->receiving = false;
+	x->server->counts.replies++;
+	if (x->status >= 400 && x->status < 1000)
+		x->server->counts.refused[x->status - 400]++;
 	if (x->state == EXCHANGE_REPLY)
 		x->conn->deadline_ns = clock_now_ns() + LIMIT_TRANSFER_S * SECOND_NS;
 	return ok;

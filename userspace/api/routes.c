@@ -25,6 +25,9 @@ static const struct route routes[] = {
     {"GET", "/v1/pool", SCOPE_OPERATOR, 0, handle_pool, "pool status"},
     {"GET", "/v1/runs/{run_id}", PROJECT | SCOPE_REVIEWER, 0, handle_run, "what one run did"},
     {"GET", "/v1/runs/{run_id}/audit", PROJECT | SCOPE_REVIEWER, 0, handle_run_audit, "everything one run tried"},
+    {"GET", "/v1/audit", SCOPE_REVIEWER, 0, handle_audit_search, "runs of every project, by what they did"},
+    {"GET", "/v1/audit/stream", SCOPE_REVIEWER, 0, handle_audit_stream, "records of every project, as they are written"},
+    {"GET", "/metrics", SCOPE_OPERATOR, 0, handle_metrics, "the service's figures, for Prometheus"},
     {"GET", "/v1/limits", SCOPE_ALL, 0, handle_limits, "every limit of the service"},
     {"GET", "/openapi.json", SCOPE_ALL, 0, handle_openapi, "this interface"},
     {"GET", "/healthz", 0, 0, handle_healthz, "the process serves"},
@@ -104,10 +107,16 @@ static bool authenticate(const struct server *s, struct exchange *x)
 	token_digest(token, len, digest);
 	if (config->has_dev_token && token_digest_equal(digest, config->dev_token_sha256)) {
 		snprintf(x->who.project, sizeof x->who.project, "dev");
+		snprintf(x->who.id, sizeof x->who.id, "dev");
 		x->who.scopes = SCOPE_ALL;
 		return true;
 	}
 	return config->tokens && tokens_find(config->tokens, digest, (int64_t)time(NULL), &x->who);
+}
+
+void exchange_caller(const struct exchange *x, char ret[IPC_CALLER_MAX])
+{
+	snprintf(ret, IPC_CALLER_MAX, "token:%s", x->who.id);
 }
 
 /* The message is that of a token which is none: clients know it so. The hint says what is different here. */

@@ -19,7 +19,6 @@
 #define CALL_READY_MORE_S 5
 /* After the order to start, a sandbox that was dead already is told at once. Until then its request is kept for another one. */
 #define PROOF_NS SECOND_NS
-
 static const char *const stream_names[RUN_STREAMS] = {[RUN_STDOUT] = "stdout", [RUN_STDERR] = "stderr"};
 
 /* A cell's fds are its session's: let go of, not closed. */
@@ -66,7 +65,8 @@ void run_finish(struct runclient *rc, struct run *run, enum run_outcome outcome)
 	run->request.done(run->request.ctx, r);
 	for (int i = 0; i < RUN_PIPES; i++)
 		free(r->out[i]);
-	free(r->egress);
+	free(r->summary);
+	content_clear(&run->content);
 	free(r->files.data);
 	payload_clear(&run->payload);
 	free(run);
@@ -81,7 +81,7 @@ void run_ask_kill(struct runclient *rc, struct run *run, enum run_end reason)
 	if (run->kill_asked)
 		return;
 	run->kill_asked = true;
-	(void)peer_send(rc, &rc->supervisor, &ask); /* the supervisor's own deadline is the second line */
+	(void)peer_send(rc, &rc->supervisor, &ask, -1); /* the supervisor's own deadline is the second line */
 }
 
 void run_fail(struct runclient *rc, struct run *run, const char *layer, const char *fmt, ...)
@@ -125,6 +125,7 @@ static void start(struct runclient *rc, struct run *run)
 	struct ask ask = {.type = ASK_START, .req = run->req, .timeout_s = run->request.timeout_s};
 	uint64_t now = clock_now_ns();
 
+	memcpy(ask.caller, run->caller, sizeof ask.caller);
 	close_fd(rc, run, WATCH_REQUEST);
 	run->result.send_us = (now - run->granted_ns) / 1000;
 	run->state = RUN_RUNNING;
@@ -136,10 +137,19 @@ static void start(struct runclient *rc, struct run *run)
 		drop_request(run);
 		run->deadline_ns = end_deadline(run);
 	}
-	if (peer_send(rc, &rc->supervisor, &ask) < 0)
+	if (peer_send(rc, &rc->supervisor, &ask, -1) < 0)
 		run_fail(rc, run, "supervisor", "the order to start could not be sent");
 	else
 		run_tell_progress(run);
+}
+
+static void note_sent(struct run *run, size_t n)
+{
+	struct request_header h;
+
+	memcpy(&h, run->payload.data, sizeof h);
+	content_request(&run->content, &h, run->sent, run->payload.data + run->sent, n);
+	run->sent += n;
 }
 
 static void send_request(struct runclient *rc, struct run *run)
@@ -158,7 +168,7 @@ static void send_request(struct runclient *rc, struct run *run)
 			run->deadline_ns = clock_now_ns() + DRAIN_S * SECOND_NS;
 			return;
 		}
-		run->sent += (size_t)n;
+		note_sent(run, (size_t)n);
 	}
 	start(rc, run);
 }
@@ -169,7 +179,8 @@ int run_ask_sandbox(struct runclient *rc, const struct run *run)
 
 	memcpy(ask.project, run->project, sizeof ask.project);
 	memcpy(ask.agent, run->agent, sizeof ask.agent);
-	return peer_send(rc, &rc->supervisor, &ask);
+	memcpy(ask.caller, run->caller, sizeof ask.caller);
+	return peer_send(rc, &rc->supervisor, &ask, -1);
 }
 
 uint64_t run_ask_deadline(const struct run *run)
@@ -270,6 +281,7 @@ static bool retry(struct runclient *rc, struct run *run, const struct tell_end *
 	if (run_ask_sandbox(rc, run) < 0)
 		return false;
 	log_warn("sandbox %s was dead before its run could start: another one is asked for", r->grant.sandbox_id);
+	content_restart(&run->content);
 	close_fds(rc, run);
 	for (int i = 0; i < RUN_PIPES; i++) {
 		r->out_len[i] = 0;
@@ -285,7 +297,7 @@ static bool retry(struct runclient *rc, struct run *run, const struct tell_end *
 	return true;
 }
 
-static void complete(struct runclient *rc, struct run *run)
+void run_complete(struct runclient *rc, struct run *run)
 {
 	struct run_result *r = &run->result;
 	struct tell_end *end = &r->end;
@@ -324,64 +336,22 @@ void run_ask_collected(struct runclient *rc, struct run *run)
 		return;
 	run->collected_asked = true;
 	ask.req = run->session->req;
-	(void)peer_send(rc, &rc->supervisor, &ask);
+	(void)peer_send(rc, &rc->supervisor, &ask, -1);
 }
 
-/* Whether there is still something to wait for. */
-static void settle(struct runclient *rc, struct run *run)
-{
-	if (run->collect == COLLECT_DONE)
-		run_ask_collected(rc, run);
-	if (run->summarised && run->collect == COLLECT_DONE)
-		complete(rc, run);
-	else
-		run_arm_summary(run);
-}
-
-/* Asks for the network summary and the files once there is nothing left to read. */
+/* Asks for the files, and then for the network summary, once there is nothing left to read. */
 static void reading_done(struct runclient *rc, struct run *run)
 {
-	struct query q = {.type = QUERY_SUMMARY, .req = run->req};
-	const struct run_result *r = &run->result;
-
 	if (run->state != RUN_ENDED || run->fds[WATCH_STDOUT] >= 0 || run->fds[WATCH_STDERR] >= 0 ||
 	    run->fds[WATCH_RESULT] >= 0)
 		return;
-	snprintf(q.run_id, sizeof q.run_id, "%s", run->result.grant.run_id);
 	run->state = RUN_SUMMARY;
-	run->summary_ns = clock_now_ns() + RUNCLIENT_SUMMARY_MS * (SECOND_NS / 1000);
-	if (peer_send(rc, &rc->auditor, &q) < 0) {
-		log_error("run %s: no auditor to ask; its answer has counters only", q.run_id);
-		run->summarised = true;
-	}
-	if (r->call)
+	summary_expect(run);
+	if (run->result.call)
 		run->collect = COLLECT_DONE; /* what it leaves in its directory is nobody's */
 	else
 		collect_begin(rc, run);
-	settle(rc, run);
-}
-
-void run_collected(struct runclient *rc, struct run *run)
-{
-	settle(rc, run);
-}
-
-void run_summary(struct runclient *rc, struct run *run, int status, const char *text, size_t len)
-{
-	if (run->summarised)
-		return; /* too late: the answer waits only for files by now */
-	run->summarised = true;
-	if (status == 0) {
-		run->result.egress = malloc(len + 1);
-		if (run->result.egress) {
-			memcpy(run->result.egress, text, len);
-			run->result.egress[len] = 0;
-			run->result.egress_len = len;
-		}
-	} else {
-		log_error("run %s: the auditor has no summary: %s", run->result.grant.run_id, strerror(status));
-	}
-	settle(rc, run);
+	run_settle(rc, run);
 }
 
 /* There was no run, for whatever reason. */
@@ -504,14 +474,11 @@ void run_expired(struct runclient *rc, struct run *run)
 		reading_done(rc, run);
 		return;
 	case RUN_SUMMARY:
-		if (!run->summarised && now >= run->summary_ns) {
-			log_error("run %s: no summary from the auditor within %d ms; its answer has counters only",
-				  run->result.grant.run_id, RUNCLIENT_SUMMARY_MS);
-			run->summarised = true;
-		}
+		if (!run->summarised && now >= run->summary_ns)
+			summary_expired(rc, run);
 		if (run->collect != COLLECT_DONE && now >= run->collect_ns)
 			collect_expired(rc, run);
-		settle(rc, run);
+		run_settle(rc, run);
 		return;
 	}
 }

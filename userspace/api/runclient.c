@@ -13,9 +13,8 @@
 #include "core/limits.h"
 #include "core/log.h"
 
-/* Pool counts are at hand in the supervisor, records on the auditor's disk. */
-#define POOL_ANSWER_S 2
-#define AUDIT_ANSWER_S 10
+/* What it is asked is at hand there. */
+#define SUPERVISOR_ANSWER_S 2
 #define EVENTS 64
 /* Rounds of one step: the owner has other things to do, and what is left makes the fd readable again. */
 #define ROUNDS 4
@@ -74,6 +73,10 @@ static void drop_questions(struct runclient *rc, bool of_auditor, int status, ui
 		dropped = q->next;
 		if (q->audit)
 			q->audit(q->ctx, status, "", 0);
+		else if (q->metrics)
+			q->metrics(q->ctx, NULL);
+		else if (q->usage)
+			q->usage(q->ctx, NULL);
 		else
 			q->pool(q->ctx, NULL);
 		free(q);
@@ -301,6 +304,8 @@ static bool request_ok(const struct run_request *r, const struct payload *p)
 {
 	if (strlen(r->project) >= IPC_PROJECT_MAX || (r->agent && r->session))
 		return false;
+	if (!caller_fits(r->caller))
+		return false;
 	if (r->agent && (!*r->agent || strlen(r->agent) >= IPC_PROJECT_MAX))
 		return false;
 	return payload_ok(p, r->session != NULL, r->agent != NULL);
@@ -342,6 +347,8 @@ int runclient_start(struct runclient *rc, const struct run_request *request, uin
 		run->result.session = run->session != NULL;
 		memcpy(run->project, request->project, strlen(request->project) + 1);
 		run->request.project = run->project;
+		memcpy(run->caller, request->caller, strlen(request->caller) + 1);
+		run->request.caller = run->caller;
 		if (request->agent)
 			memcpy(run->agent, request->agent, strlen(request->agent) + 1);
 		run->request.agent = NULL;
@@ -354,6 +361,7 @@ int runclient_start(struct runclient *rc, const struct run_request *request, uin
 		run->deadline_ns = run_ask_deadline(run);
 		run->first_over = -1;
 		run->dir = -1;
+		run->content.keep = rc->keep_content;
 		for (size_t i = 0; i < sizeof run->fds / sizeof *run->fds; i++)
 			run->fds[i] = -1;
 		r = run->session ? begin_cell(rc, run) : run_ask_sandbox(rc, run);
@@ -425,7 +433,7 @@ static struct question *question_new(struct runclient *rc, unsigned seconds, voi
 
 static int question_ask(struct runclient *rc, struct question *q, struct peer *peer, const void *msg)
 {
-	int r = peer_send(rc, peer, msg);
+	int r = peer_send(rc, peer, msg, -1);
 
 	if (r < 0) {
 		free(q);
@@ -439,7 +447,7 @@ static int question_ask(struct runclient *rc, struct question *q, struct peer *p
 
 int runclient_ask_pool(struct runclient *rc, void (*done)(void *ctx, const struct tell_pool *pool), void *ctx)
 {
-	struct question *q = question_new(rc, POOL_ANSWER_S, ctx);
+	struct question *q = question_new(rc, SUPERVISOR_ANSWER_S, ctx);
 	struct ask ask = {.type = ASK_POOL};
 
 	if (!q)
@@ -449,22 +457,73 @@ int runclient_ask_pool(struct runclient *rc, void (*done)(void *ctx, const struc
 	return question_ask(rc, q, &rc->supervisor, &ask);
 }
 
-int runclient_audit(struct runclient *rc, const char *run_id, const char *project, const char *agent,
-		    void (*done)(void *ctx, int status, const char *text, size_t len), void *ctx)
+int runclient_ask_metrics(struct runclient *rc, void (*done)(void *ctx, const struct metrics *m), void *ctx)
 {
-	struct query query = {.type = QUERY_RUN};
-	struct question *q;
+	struct question *q = question_new(rc, SUPERVISOR_ANSWER_S, ctx);
+	struct ask ask = {.type = ASK_METRICS};
 
-	if (strlen(run_id) >= sizeof query.run_id || strlen(project) >= sizeof query.project ||
-	    strlen(agent) >= sizeof query.agent)
-		return -EINVAL;
-	q = question_new(rc, AUDIT_ANSWER_S, ctx);
+	if (!q)
+		return -ENOMEM;
+	q->metrics = done;
+	ask.req = q->req;
+	return question_ask(rc, q, &rc->supervisor, &ask);
+}
+
+int runclient_ask_usage(struct runclient *rc, const char *run_id, void (*done)(void *ctx, const struct tell_usage *u),
+			void *ctx)
+{
+	struct question *q = question_new(rc, SUPERVISOR_ANSWER_S, ctx);
+	struct ask ask = {.type = ASK_USAGE};
+
+	if (!q)
+		return -ENOMEM;
+	q->usage = done;
+	ask.req = q->req;
+	snprintf(ask.run_id, sizeof ask.run_id, "%s", run_id);
+	return question_ask(rc, q, &rc->supervisor, &ask);
+}
+
+bool runclient_output(const struct runclient *rc, const char *run_id, uint64_t *ret_bytes)
+{
+	for (const struct run *run = rc->runs; run; run = run->next) {
+		if (run->state < RUN_RUNNING || strcmp(run->result.grant.run_id, run_id) != 0)
+			continue;
+		*ret_bytes = run->result.out_bytes[RUN_STDOUT] + run->result.out_bytes[RUN_STDERR];
+		return true;
+	}
+	return false;
+}
+
+int runclient_query(struct runclient *rc, const struct query *asked, unsigned seconds,
+		    void (*done)(void *ctx, int status, const char *text, size_t len), void *ctx, uint64_t *ret_req)
+{
+	struct question *q = question_new(rc, seconds, ctx);
+	struct query query = *asked;
+	int r;
+
 	if (!q)
 		return -ENOMEM;
 	q->audit = done;
 	query.req = q->req;
-	memcpy(query.run_id, run_id, strlen(run_id) + 1);
-	memcpy(query.project, project, strlen(project) + 1);
-	memcpy(query.agent, agent, strlen(agent) + 1);
-	return question_ask(rc, q, &rc->auditor, &query);
+	r = question_ask(rc, q, &rc->auditor, &query);
+	if (r == 0 && ret_req)
+		*ret_req = query.req;
+	return r;
+}
+
+static void nobody(void *ctx, int status, const char *text, size_t len)
+{
+	(void)ctx, (void)status, (void)text, (void)len;
+}
+
+void runclient_forget(struct runclient *rc, uint64_t req)
+{
+	for (struct question *q = rc->questions; q; q = q->next)
+		if (q->req == req && q->audit)
+			q->audit = nobody;
+}
+
+void runclient_keep_content(struct runclient *rc, bool keep)
+{
+	rc->keep_content = keep;
 }

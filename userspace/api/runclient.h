@@ -13,7 +13,8 @@
  *   RUNNING   ASK_START is out; both output pipes are read, each kept up to its cap and counted beyond; of a call, a third
  *             one with its result, which is closed when there is too much in it
  *   ENDED     TELL_END came: the rest of the pipes is read to its end of stream (of a cell: until they are empty)
- *   SUMMARY   QUERY_SUMMARY and struct collect are out, each with a deadline of its own; a call leaves no files
+ *   SUMMARY   struct collect is out, then QUERY_SUMMARY with the hashes of all that was seen, its files too; each has a
+ * deadline of its own, and the second does not wait long for the first. A call leaves no files
  *
  * and every state has a deadline, so that no peer can hold a run open for ever. A sandbox that dies between its grant and its
  * start has run nothing: then another one is asked for, once.
@@ -33,6 +34,7 @@
 #include "core/err.h"
 #include "core/limits.h"
 #include "ipc/ipc.h"
+#include "ipc/metrics.h"
 
 /* The auditor's time to tell what a run tried on the network; then the answer falls back on the supervisor's counters. */
 #define RUNCLIENT_SUMMARY_MS 2000
@@ -84,8 +86,8 @@ struct run_result {
 	uint64_t out_bytes[RUN_PIPES]; /* what the program wrote, cut or not */
 	bool truncated;		       /* of the two output streams, whether out_bytes is more than was kept */
 	bool result_ended;	       /* RUN_RESULT was read to its end */
-	char *egress;		       /* JSON text of the `egress` object from the auditor; NULL when it did not answer */
-	size_t egress_len;	       /* bytes */
+	char *summary;		       /* JSON text of the auditor's answer to QUERY_SUMMARY; NULL when it gave none */
+	size_t summary_len;	       /* bytes */
 	struct run_files files;	       /* what it left in its working directory */
 	bool call;		       /* a tool call */
 	bool session;		       /* a session's cell; `end.over` says whether it cost the session its life */
@@ -96,6 +98,7 @@ struct run_result {
 
 struct run_request {
 	const char *project;	    /* NUL-terminated, < IPC_PROJECT_MAX bytes; copied */
+	const char *caller;	    /* who asks, as in struct ask; < IPC_CALLER_MAX bytes; copied */
 	const char *agent;	    /* a tool call of that agent of `project`, < IPC_PROJECT_MAX bytes; copied. NULL: none */
 	struct payload *payload;    /* what it holds is taken, also on failure; its kind (flags) fits `session` and `agent` */
 	struct session *session;    /* NULL for single use; else an open one that is idle */
@@ -108,7 +111,7 @@ struct run_request {
 	 * result that done() will bring, and is kept current until then. May be NULL.
 	 */
 	void (*progress)(void *ctx, const struct run_result *so_far);
-	/* Exactly once per started run. It may take `out`, `egress` and `files.data` over by setting them to NULL. */
+	/* Exactly once per started run. It may take `out`, `summary` and `files.data` over by setting them to NULL. */
 	void (*done)(void *ctx, struct run_result *result);
 	void *ctx;
 };
@@ -175,7 +178,8 @@ struct session {
 
 struct session_request {
 	const char *project;
-	const char *agent; /* whose it is to be, of the project's agents; NULL or "": the project's own */
+	const char *caller; /* who opens it, as in struct ask; < IPC_CALLER_MAX bytes; copied */
+	const char *agent;  /* whose it is to be, of the project's agents; NULL or "": the project's own */
 	uint64_t arrived_ns;
 	/*
 	 * Exactly once: with `s` when it is open, else with `failure` (RUN_BUSY, RUN_FAILED, RUN_GONE) and `s` is NULL. `ctx`
@@ -228,12 +232,32 @@ bool runclient_collector_up(const struct runclient *rc);
  */
 int runclient_ask_pool(struct runclient *rc, void (*done)(void *ctx, const struct tell_pool *pool), void *ctx);
 
+/* The same of what it counts; `m` is NULL when no answer came in time or the connection is lost. */
+int runclient_ask_metrics(struct runclient *rc, void (*done)(void *ctx, const struct metrics *m), void *ctx);
+
 /*
- * Asks the auditor for the whole record of one run. `project` "" sees every project, `agent` "" every agent. The callback comes
- * exactly once: `status` 0 with `len` bytes of JSON text (borrowed), or an errno: ENOENT not found (or another's), ETIMEDOUT
- * no answer or the end was never recorded, EPIPE auditor gone.
+ * The same of a run that is under way, whoever started it: whether the asker may know of it has been found out before. `u` is
+ * NULL when no answer came in time; `u->there` is 0 when no such run is under way.
  */
-int runclient_audit(struct runclient *rc, const char *run_id, const char *project, const char *agent,
-		    void (*done)(void *ctx, int status, const char *text, size_t len), void *ctx);
+int runclient_ask_usage(struct runclient *rc, const char *run_id, void (*done)(void *ctx, const struct tell_usage *u),
+			void *ctx);
+
+/* What has been read so far of both outputs of one of our own runs, before any of it was cut. False: it is none of ours. */
+bool runclient_output(const struct runclient *rc, const char *run_id, uint64_t *ret_bytes);
+
+/*
+ * Asks the auditor. `q` says all but its `req`; its texts end inside their arrays. The callback comes exactly once: `status` 0
+ * with `len` bytes of JSON text (borrowed), or an errno: ENOENT not found (or another's), EAGAIN too many at once, ETIMEDOUT no
+ * answer within `seconds`, or the end of the run was never recorded, EPIPE auditor gone. *ret_req (may be NULL) names it for
+ * runclient_forget(). Returns 0, -ENOMEM or -EPIPE; then no callback.
+ */
+int runclient_query(struct runclient *rc, const struct query *q, unsigned seconds,
+		    void (*done)(void *ctx, int status, const char *text, size_t len), void *ctx, uint64_t *ret_req);
+/* Nobody wants that answer any more: its callback does not come. */
+void runclient_forget(struct runclient *rc, uint64_t req);
+
+/* From now on the auditor is given the beginning of what runs are made of and write, and not only its hash: it is to store it.
+ */
+void runclient_keep_content(struct runclient *rc, bool keep);
 
 #endif

@@ -5,6 +5,8 @@
  *   runclient.c  the tables, the step and the deadlines
  *   run.c        one run's way
  *   output.c     its pipes
+ *   content.c    hashes of what goes in and comes out
+ *   summary.c    and the telling of them
  *   sessions.c   sandboxes that are kept for many runs
  *   collect.c    the files of ended runs, and the collector's connection
  *   peer.c       the connections to supervisor and auditor
@@ -15,10 +17,13 @@
 #ifndef WEIR_API_RUNCLIENT_PRIV_H
 #define WEIR_API_RUNCLIENT_PRIV_H
 
+#include <string.h>
 #include <sys/epoll.h>
 
+#include "api/content.h"
 #include "api/runclient.h"
 #include "core/clock.h"
+#include "ipc/decode.h"
 
 /* Its fds were lost on the way. */
 #define NO_ROOM "no room for more file descriptors: raise the limit on open files"
@@ -56,6 +61,7 @@ struct peer {
 	bool armed;  /* waiting for room */
 	size_t size; /* 0: has no queue (the collector's jobs wait in their runs) */
 	char *queue;
+	int *fds;	    /* one for each message: goes with it, and is closed then; -1 none */
 	size_t count, room; /* messages */
 };
 
@@ -72,6 +78,7 @@ struct run {
 	struct payload payload;
 	char project[IPC_PROJECT_MAX];
 	char agent[IPC_PROJECT_MAX]; /* of a call; "" */
+	char caller[IPC_CALLER_MAX];
 	struct run_result result;
 	size_t out_room[RUN_PIPES];
 	int first_over;	      /* the stream that first went over its cap, or -1 */
@@ -84,20 +91,26 @@ struct run {
 	int dir;	      /* working directory; as fds */
 	size_t sent;	      /* bytes of the payload written */
 	uint64_t asked_ns, granted_ns, started_ns, ended_ns;
+	struct content content;
 	/* SUMMARY */
+	bool asked;	     /* QUERY_SUMMARY is out */
+	size_t files_at;     /* entries of result.files up to here are in the content .. */
+	size_t file_at;	     /* .. and so many bytes of the next one's */
 	bool summarised;     /* the auditor has answered or won't */
-	uint64_t summary_ns; /* its deadline */
+	uint64_t summary_ns; /* its deadline; before it is asked: when it is to be, at the latest */
 	enum run_collect collect;
 	uint64_t collect_turn; /* while it waits for the collector: the smallest is next */
 	uint64_t collect_ns;   /* the collector's */
 };
 
-/* A question without a run: pool counts or an audit record. */
+/* A question without a run: pool counts, the supervisor's figures, or one to the auditor. */
 struct question {
 	struct question *next;
 	uint64_t req;
 	uint64_t deadline_ns;
-	void (*pool)(void *ctx, const struct tell_pool *pool); /* one of the two */
+	void (*pool)(void *ctx, const struct tell_pool *pool); /* one of the four */
+	void (*metrics)(void *ctx, const struct metrics *m);
+	void (*usage)(void *ctx, const struct tell_usage *u);
 	void (*audit)(void *ctx, int status, const char *text, size_t len);
 	void *ctx;
 };
@@ -111,6 +124,7 @@ struct runclient {
 	void (*on_session)(void *ctx, struct session *s);
 	void *on_session_ctx;
 	struct question *questions;
+	bool keep_content; /* runclient_keep_content() */
 	uint64_t next_req;
 	struct tell_pool pool;
 	bool pool_known;
@@ -136,6 +150,14 @@ void supervisor_lost(struct runclient *rc, const char *why);
 void auditor_lost(struct runclient *rc, const char *why);
 void collector_lost(struct runclient *rc, const char *why);
 
+/* Whether it goes into a struct ask: the supervisor hangs up on one that does not say who asks. */
+static inline bool caller_fits(const char *caller)
+{
+	size_t size = caller ? strlen(caller) + 1 : 0;
+
+	return size > 0 && size <= IPC_CALLER_MAX && caller_ok(caller, size);
+}
+
 /* run.c: what moves one run on. Any of them may end and free it. */
 /* `fds`: GRANT_FDS of them, of a call GRANT_FDS_CALL. */
 void run_grant(struct runclient *rc, struct run *run, const struct tell_grant *grant, const int *fds);
@@ -153,7 +175,6 @@ void run_fail(struct runclient *rc, struct run *run, const char *layer, const ch
     __attribute__((format(printf, 4, 5)));
 void run_end(struct runclient *rc, struct run *run, const struct tell_end *end);
 void run_event(struct runclient *rc, struct run *run, enum watch watch);
-void run_summary(struct runclient *rc, struct run *run, int status, const char *text, size_t len);
 /* Of SUMMARY: the nearer of its two deadlines. */
 static inline void run_arm_summary(struct run *run)
 {
@@ -162,8 +183,6 @@ static inline void run_arm_summary(struct run *run)
 
 	run->deadline_ns = summary < collect ? summary : collect;
 }
-/* The collector has answered or failed; result.files is filled in. */
-void run_collected(struct runclient *rc, struct run *run);
 void run_expired(struct runclient *rc, struct run *run);
 /* Closes, unlinks, calls back, frees. */
 void run_finish(struct runclient *rc, struct run *run, enum run_outcome outcome);
@@ -174,6 +193,19 @@ void run_ask_collected(struct runclient *rc, struct run *run);
 /* These two never free it either. */
 void run_cancel(struct runclient *rc, struct run *run);
 void run_ask_kill(struct runclient *rc, struct run *run, enum run_end reason);
+
+/* Everything of it is known. */
+void run_complete(struct runclient *rc, struct run *run);
+
+/* summary.c. Any of them may end and free the run, but for the first and the last. */
+/* When the auditor is to be told at the latest, whatever the collector does. */
+void summary_expect(struct run *run);
+/* The auditor's answer, or an errno in the place of one. */
+void run_summary(struct runclient *rc, struct run *run, int status, const char *text, size_t len);
+/* Does what is next: the collector has answered or failed, the auditor has, or some time has passed. */
+void run_settle(struct runclient *rc, struct run *run);
+/* Its part of the time is over; run_settle() follows. */
+void summary_expired(struct runclient *rc, struct run *run);
 
 /* output.c. None of it frees the run. */
 /* Reads one turn's worth and tells of it. Returns whether the stream is at its end. */
@@ -213,8 +245,9 @@ void collect_fail(struct run *run, const char *why);
 void collector_read(struct runclient *rc);
 
 /* peer.c */
-/* Sends or queues one message of peer->size bytes. Returns 0, -EPIPE or -ENOMEM. */
-int peer_send(struct runclient *rc, struct peer *peer, const void *msg);
+/* Sends or queues one message of peer->size bytes, and with it `fd` (-1: none), which is taken. Returns 0, -EPIPE or -ENOMEM.
+ */
+int peer_send(struct runclient *rc, struct peer *peer, const void *msg, int fd);
 /* Sends what is queued. Returns 0 or -EPIPE. */
 int peer_flush(struct runclient *rc, struct peer *peer);
 /* Whether its fd is to be watched for room. */

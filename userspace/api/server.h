@@ -11,7 +11,10 @@
  *   call.c            POST /v1/call
  *   mcp.c             POST /mcp
  *   session_routes.c  /v1/sessions
- *   status_routes.c   everything that only reports
+ *   status_routes.c   what only reports
+ *   audit_routes.c    /v1/audit
+ *   follow_routes.c   /v1/audit/stream
+ *   metrics_route.c   /metrics
  *
  * An exchange is one request and its reply. Its handler either replies at once or suspends the connection; whatever ends the
  * wait calls exchange_reply_*(), which resumes it. A suspended exchange costs memory and fds, never a thread.
@@ -26,8 +29,12 @@
 #include "api/api.h"
 #include "api/budget.h"
 #include "api/error.h"
+#include "api/find_args.h"
+#include "api/follow.h"
 #include "api/mcp.h"
+#include "api/metrics_text.h"
 #include "api/quota.h"
+#include "api/reads.h"
 #include "api/request.h"
 #include "api/runclient.h"
 #include "api/stream.h"
@@ -35,9 +42,13 @@
 #include "core/clock.h"
 #include "core/tokens.h"
 
+/* Records are on the auditor's disk. */
+#define AUDIT_ANSWER_S 10
+
 struct server;
 struct exchange;
 struct cell_line;
+struct scrape;
 
 /* What an epoll event of the loop points to: its first member says what it is. */
 enum source { SOURCE_HTTP, SOURCE_RUNS, SOURCE_SIGNAL, SOURCE_CONN };
@@ -88,6 +99,10 @@ struct exchange {
 	uint64_t arrived_ns;
 	uint64_t run;		 /* runclient's name for it; 0: none is open */
 	bool gone;		 /* its client hung up */
+	int read;		 /* its place in server.reads, while the auditor reads for it */
+	struct follow *follow;	 /* it follows the record; NULL: it does not */
+	json_t *record;		 /* of a run that goes on, while its figures are asked for */
+	struct exchange *scrape; /* the next of those that wait for the same figures */
 	bool opening;		 /* it is a session that is being opened, and no run */
 	char opened[IPC_ID_MAX]; /* the session that this reply tells of: nobody else knows it yet */
 
@@ -104,6 +119,7 @@ struct exchange {
 	int status; /* of the reply, 0: none yet */
 	char *text;
 	size_t text_len;
+	const char *text_type; /* its media type; NULL: JSON */
 	unsigned retry_after_s;
 	char location[64]; /* of a 201 */
 };
@@ -122,7 +138,10 @@ struct server {
 	size_t exchanges;
 	unsigned sandboxes_max; /* that there are file descriptors for */
 	unsigned opening;	/* sessions that are asked for */
-	unsigned audit_reads;	/* whole records asked for and not answered yet */
+	struct reads reads;	/* whole records asked for and not answered yet */
+	unsigned followers;	/* of the record */
+	struct api_counts counts;
+	struct scrape *scrape;	/* figures that are being gathered; NULL: none are */
 	struct budget requests; /* bytes of requests that have not reached their sandboxes */
 	struct budget answers;	/* bytes of answers that have not been read */
 	bool resumed;		/* the daemon has something to do that no fd tells */
@@ -141,6 +160,8 @@ struct route {
 /* routes.c */
 /* Decides from method, path and headers alone. Fills route, param and who, or refuses. */
 void route_exchange(struct server *s, struct exchange *x, const char *method, const char *path);
+/* Who asks, as records name him. */
+void exchange_caller(const struct exchange *x, char ret[IPC_CALLER_MAX]);
 /* The table, without its last row, the one for "anything else". */
 const struct route *route_table(size_t *ret_count);
 
@@ -203,6 +224,30 @@ void handle_run_audit(struct server *s, struct exchange *x);
 void handle_limits(struct server *s, struct exchange *x);
 void handle_openapi(struct server *s, struct exchange *x);
 
+/* audit_routes.c */
+/* The query's parameters. 0, or -EINVAL and *e. */
+int audit_read_args(struct exchange *x, enum find_route route, struct find_args *ret, struct api_error *e);
+/* Asks the auditor, if one more of its project may be read now. `done` is called with x once, and says audit_was_read(x). */
+void audit_ask(struct server *s, struct exchange *x, const struct query *q, void (*done)(void *, int, const char *, size_t));
+void audit_was_read(struct exchange *x);
+/* Such a `done`: what the auditor says is the answer. */
+void audit_reply(void *ctx, int status, const char *text, size_t len);
+void audit_record_missing(struct exchange *x, int status);
+void handle_audit_search(struct server *s, struct exchange *x);
+
+/* follow_routes.c */
+void handle_audit_stream(struct server *s, struct exchange *x);
+/* As stream_read(). */
+ssize_t follow_read(struct exchange *x, char *buf, size_t max);
+void follow_sweep(struct server *s, struct exchange *x, uint64_t now);
+/* So that a client that is gone is found out; and it is. */
+void follow_probe(struct exchange *x);
+void follow_hung_up(struct exchange *x);
+void follow_release(struct exchange *x);
+
+/* metrics_route.c */
+void handle_metrics(struct server *s, struct exchange *x);
+
 /* http.c */
 /* The daemon serves `listen_fd` (its own from then on) and is run by the caller. */
 int http_start(struct server *s, int listen_fd, unsigned connections, struct err *e);
@@ -226,6 +271,8 @@ void exchange_reply_error(struct exchange *x, const struct api_error *e);
 void exchange_reply_case(struct exchange *x, enum error_case kase, const char *message);
 /* Begins a reply of events. Nothing happens when it has begun. */
 void exchange_stream_begin(struct exchange *x);
+/* The same from a handler: there is nothing to wait for. */
+void exchange_stream_at_once(struct exchange *x);
 /* There is more to show. */
 void exchange_stream_more(struct exchange *x);
 /* The run has ended well, and x->answer is made: the reply is what it reads. The result's buffers become the answer's. */

@@ -65,10 +65,14 @@ static void on_opened(void *ctx, struct session *session, const struct run_resul
 
 void handle_session_open(struct server *s, struct exchange *x)
 {
-	struct session_request request = {
-	    .project = x->who.project, .agent = x->who.agent, .arrived_ns = x->arrived_ns, .opened = on_opened, .ctx = x};
+	char caller[IPC_CALLER_MAX], text[128];
+	struct session_request request = {.project = x->who.project,
+					  .caller = caller,
+					  .agent = x->who.agent,
+					  .arrived_ns = x->arrived_ns,
+					  .opened = on_opened,
+					  .ctx = x};
 	struct api_error e;
-	char text[128];
 	int r;
 
 	if (request_parse_session(x->body, x->body_len, &e) < 0) {
@@ -82,6 +86,7 @@ void handle_session_open(struct server *s, struct exchange *x)
 	}
 	if (!execute_has_room(s, x))
 		return;
+	exchange_caller(x, caller);
 	r = runclient_session_open(s->runs, &request, &x->run);
 	if (r == -EPIPE)
 		exchange_reply_case(x, ERROR_SANDBOX, "sandbox failed at layer supervisor: it is gone");

@@ -58,7 +58,7 @@ static void ask_close(struct runclient *rc, const struct session *s)
 {
 	struct ask ask = {.type = ASK_CLOSE, .req = s->req};
 
-	(void)peer_send(rc, &rc->supervisor, &ask); /* its idle limit is the second line */
+	(void)peer_send(rc, &rc->supervisor, &ask, -1); /* its idle limit is the second line */
 }
 
 /* It was never open, and is nobody's from here on. */
@@ -85,6 +85,8 @@ int runclient_session_open(struct runclient *rc, const struct session_request *r
 	struct session *s;
 	int r;
 
+	if (!caller_fits(request->caller))
+		return -EINVAL;
 	if (strlen(request->project) >= sizeof ask.project || (request->agent && strlen(request->agent) >= sizeof s->agent))
 		return -EINVAL;
 	if (runclient_session_count(rc, request->project) >= LIMIT_SESSIONS)
@@ -100,6 +102,7 @@ int runclient_session_open(struct runclient *rc, const struct session_request *r
 	if (request->agent)
 		memcpy(s->agent, request->agent, strlen(request->agent) + 1);
 	memcpy(ask.project, s->project, sizeof ask.project);
+	memcpy(ask.caller, request->caller, strlen(request->caller) + 1);
 	s->req = ask.req = rc->next_req++;
 	s->state = SESSION_OPENING;
 	for (int i = 0; i < GRANT_FDS; i++)
@@ -109,7 +112,7 @@ int runclient_session_open(struct runclient *rc, const struct session_request *r
 	s->deadline_ns = s->arrived_ns + LIMIT_POOL_WAIT_S * SECOND_NS;
 	s->opened = request->opened;
 	s->ctx = request->ctx;
-	r = peer_send(rc, &rc->supervisor, &ask);
+	r = peer_send(rc, &rc->supervisor, &ask, -1);
 	if (r < 0) {
 		free(s);
 		return r;

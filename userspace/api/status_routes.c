@@ -7,6 +7,8 @@
 
 #include "api/describe.h"
 #include "api/server.h"
+#include "auditor/store.h"
+#include "auditor/view.h"
 #include "core/limits.h"
 
 void handle_healthz(struct server *s, struct exchange *x)
@@ -86,34 +88,36 @@ void handle_pool(struct server *s, struct exchange *x)
 
 /* ---- GET /v1/runs/{run_id} and …/audit ---- */
 
-static void record_missing(struct exchange *x, int status)
+static void reply_run(struct exchange *x, json_t *record)
 {
-	if (status == EAGAIN)
-		exchange_reply_case(x, ERROR_AUDIT_READS, "too many audit records are being read at once");
-	else if (status == ENOENT)
-		exchange_reply_case(x, ERROR_NO_RUN, NULL);
-	else if (status == ETIMEDOUT)
-		exchange_reply_case(x, ERROR_AUDITOR, "the end of this run has not been recorded");
-	else
-		exchange_reply_case(x, ERROR_AUDITOR, "the auditor does not answer");
+	audit_was_read(x);
+	exchange_reply_json(x, 200, record);
 }
 
-static void on_audit(void *ctx, int status, const char *text, size_t len)
+/* It may have ended since the auditor spoke: then that is the answer, and the next one will know more. */
+static void on_usage(void *ctx, const struct tell_usage *now)
 {
 	struct exchange *x = ctx;
-	char *copy;
+	json_t *record = x->record;
+	uint64_t output;
+	bool known;
 
-	x->server->audit_reads--;
-	if (status != 0) {
-		record_missing(x, status);
-		return;
+	x->record = NULL;
+	if (now && now->there) {
+		known = runclient_output(x->server->runs, x->param, &output);
+		if (view_put_live(record, now, known ? &output : NULL) < 0) {
+			json_decref(record);
+			record = NULL;
+		}
 	}
-	copy = malloc(len + 1);
-	if (copy) {
-		memcpy(copy, text, len);
-		copy[len] = '\n'; /* as every other answer ends */
-	}
-	exchange_reply_text(x, 200, copy, len + 1);
+	reply_run(x, record);
+}
+
+static bool goes_on(const json_t *record)
+{
+	const char *state = json_string_value(json_object_get(record, "state"));
+
+	return state && !strcmp(state, store_state_names[STORE_RUNNING]);
 }
 
 static void on_run(void *ctx, int status, const char *text, size_t len)
@@ -121,38 +125,43 @@ static void on_run(void *ctx, int status, const char *text, size_t len)
 	struct exchange *x = ctx;
 	json_t *record;
 
-	x->server->audit_reads--;
 	if (status != 0) {
-		record_missing(x, status);
+		audit_was_read(x);
+		audit_record_missing(x, status);
 		return;
 	}
 	record = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
 	if (!json_is_object(record)) {
 		json_decref(record);
+		audit_was_read(x);
 		exchange_reply_case(x, ERROR_AUDITOR, "the auditor's answer can't be read");
 		return;
 	}
 	json_object_del(record, "events");
-	exchange_reply_json(x, 200, record);
+	/* The auditor has found out whose it is, and that the asker may know of it. */
+	x->record = goes_on(record) ? record : NULL;
+	if (!x->record || runclient_ask_usage(x->server->runs, x->param, on_usage, x) < 0) {
+		x->record = NULL;
+		reply_run(x, record);
+	}
 }
 
 static void ask_record(struct server *s, struct exchange *x, void (*done)(void *, int, const char *, size_t))
 {
 	/* A reviewer sees every project's; for others a run of another project, or another agent's call, does not exist. */
 	bool reviewer = x->who.scopes & SCOPE_REVIEWER;
-	const char *project = reviewer ? "" : x->who.project, *agent = reviewer ? "" : x->who.agent;
-	char text[96];
+	struct query q = {.type = QUERY_RUN};
+	struct find_args none = {0};
+	struct api_error e;
 
-	if (s->audit_reads >= LIMIT_AUDIT_READS) {
-		snprintf(text, sizeof text, "no more than %d audit records are read at once", LIMIT_AUDIT_READS);
-		exchange_reply_case(x, ERROR_AUDIT_READS, text);
+	if (audit_read_args(x, FIND_NONE, &none, &e) < 0) {
+		exchange_reply_error(x, &e);
 		return;
 	}
-	s->audit_reads++;
-	if (runclient_audit(s->runs, x->param, project, agent, done, x) < 0) {
-		s->audit_reads--;
-		exchange_reply_case(x, ERROR_AUDITOR, "the auditor is gone");
-	}
+	snprintf(q.run_id, sizeof q.run_id, "%s", x->param);
+	snprintf(q.project, sizeof q.project, "%s", reviewer ? "" : x->who.project);
+	snprintf(q.agent, sizeof q.agent, "%s", reviewer ? "" : x->who.agent);
+	audit_ask(s, x, &q, done);
 }
 
 void handle_run(struct server *s, struct exchange *x)
@@ -162,7 +171,7 @@ void handle_run(struct server *s, struct exchange *x)
 
 void handle_run_audit(struct server *s, struct exchange *x)
 {
-	ask_record(s, x, on_audit);
+	ask_record(s, x, audit_reply);
 }
 
 /* ---- what the service is ---- */

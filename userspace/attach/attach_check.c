@@ -202,7 +202,7 @@ static void check_maps(struct looking *k)
 	k->c->readable = p.has_unknown && p.has_stats && (k->a->parent || p.has_entry);
 	k->c->counters = p.entry;
 	k->c->unknown = p.unknown;
-	k->c->lost = p.stats[WEIR_STAT_RING_FULL] + p.stats[WEIR_STAT_FLOW_FULL];
+	k->c->lost = p.stats[WEIR_STAT_RING_FULL] + p.stats[WEIR_STAT_FLOW_FULL] + p.stats[WEIR_STAT_BEYOND];
 	if (!guardpins_exist(k->pins))
 		return; /* said already */
 	if (k->a->parent)

@@ -11,15 +11,27 @@
 #ifndef WEIR_AUDITOR_AUDITOR_H
 #define WEIR_AUDITOR_AUDITOR_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #define AUDITOR_CLIENTS_MAX 4
 #define AUDITOR_DIR "audit"	     /* inside the state directory; owned by the auditor's uid, mode 0700 */
 #define AUDITOR_SUMMARY_WAIT_MS 2000 /* QUERY_SUMMARY: how long a run's end may be late before ETIMEDOUT */
+#define AUDITOR_CONTENT_WAIT_MS 5000 /* .. and how long a run that has ended is kept open for what its client has seen */
+#define AUDITOR_FOLLOW_WAIT_MS 15000 /* QUERY_FOLLOW: without a record, an empty answer after so long */
+
+/* How long and how much is kept, and what. Zeros: as the limits table says. */
+struct audit_opts {
+	uint64_t max_bytes, project_bytes, keep_s;
+	bool content; /* store code, arguments and output too, up to LIMIT_AUDIT_CONTENT_BYTES of each */
+	bool shared;  /* the record is a service's, which alone says what is kept: nothing is pruned, whatever is above */
+};
 
 struct auditor_config {
-	int supervisor_fd;		     /* SEQPACKET, non-blocking: struct note comes in, nothing goes out */
+	struct audit_opts opts;
+	int supervisor_fd;		     /* SEQPACKET, non-blocking: struct note comes in, struct sign_ask goes out */
 	int client_fds[AUDITOR_CLIENTS_MAX]; /* SEQPACKET, non-blocking: struct query in, struct answer out */
 	size_t clients;			     /* 1 .. AUDITOR_CLIENTS_MAX */
 	int dir_fd;			     /* the state directory, opened O_RDONLY | O_DIRECTORY by root */

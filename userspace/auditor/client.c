@@ -3,179 +3,73 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
-#include <linux/sockios.h>
 #include <sys/epoll.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "auditor/auditor.h"
+#include "auditor/client_out.h"
 #include "auditor/record.h"
 #include "auditor/view.h"
 #include "core/cleanup.h"
 
 #define READ_BATCH 64 /* queries taken in one go, so that one busy client does not keep the others waiting */
-#define DUMP_FLAGS JSON_REAL_PRECISION(12)
+#define WANT_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
-void client_init(struct client *c, int fd)
+void client_init(struct client *c, int fd, bool store_content)
 {
 	memset(c, 0, sizeof *c);
 	c->fd = fd;
+	c->store_content = store_content;
 }
 
-static void answer_drop(struct client *c)
+static void drop_content(struct client *c, struct client_parked *p)
 {
-	struct client_answer *a = &c->out[c->out_first];
-
-	free(a->msg);
-	if (a->memfd >= 0)
-		close(a->memfd);
-	c->out_bytes -= a->bytes;
-	c->out_first = (c->out_first + 1) % CLIENT_OUT_MAX;
-	c->nout--;
+	if (!p->content)
+		return;
+	(void)munmap((void *)p->content, p->content_len);
+	p->content = NULL;
+	c->ncontents--;
 }
 
 void client_close(struct client *c)
 {
-	while (c->nout)
-		answer_drop(c);
-	c->nparked = c->nruns = 0;
+	client_drop_answers(c);
+	for (size_t i = 0; i < c->nparked; i++)
+		drop_content(c, &c->parked[i]);
+	c->nparked = c->nslow = c->nfollows = 0;
 	if (c->fd >= 0)
 		close(c->fd);
 	c->fd = -1;
 }
 
+static const char *find_problem(const struct find *f)
+{
+	if (!ipc_text_ok(f->project, sizeof f->project))
+		return "find.project";
+	if (!ipc_text_ok(f->policy, sizeof f->policy))
+		return "find.policy";
+	if (!ipc_text_ok(f->caller, sizeof f->caller))
+		return "find.caller";
+	if (!ipc_text_ok(f->agent, sizeof f->agent))
+		return "find.agent";
+	return ipc_text_ok(f->destination, sizeof f->destination) ? NULL : "find.destination";
+}
+
 const char *client_query_problem(const struct query *q)
 {
+	const char *problem;
+
 	if (!ipc_text_ok(q->run_id, sizeof q->run_id))
 		return "run_id";
 	if (!ipc_text_ok(q->project, sizeof q->project))
 		return "project";
-	return ipc_text_ok(q->agent, sizeof q->agent) ? NULL : "agent";
-}
-
-static bool has_room(const struct client *c)
-{
-	return c->nout < CLIENT_OUT_MAX && c->out_bytes < CLIENT_OUT_BYTES;
-}
-
-static int write_all(int fd, const char *text, size_t len)
-{
-	for (size_t done = 0; done < len;) {
-		ssize_t n = write(fd, text + done, len - done);
-
-		if (n < 0 && errno != EINTR)
-			return -errno;
-		done += n > 0 ? (size_t)n : 0;
-	}
-	return 0;
-}
-
-/* The text as a file nobody can change any more, for the receiver to map. */
-static int sealed_file(int *ret, const char *text, size_t len)
-{
-	_cleanup_fd_ int fd = memfd_create("weir-answer", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	int r;
-
-	if (fd < 0)
-		return -errno;
-	r = write_all(fd, text, len);
-	if (r < 0)
-		return r;
-	if (lseek(fd, 0, SEEK_SET) < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
-		return -errno;
-	*ret = TAKE_FD(fd);
-	return 0;
-}
-
-/* Queues an answer; `text` may be NULL with len 0. Without memory for it the status says ENOMEM; without even that, closes. */
-static int answer(struct client *c, uint64_t req, uint32_t status, const char *text, size_t len)
-{
-	struct client_answer *a = &c->out[(c->out_first + c->nout) % CLIENT_OUT_MAX];
-	struct answer head = {.status = status, .req = req};
-	int memfd = -1, r = 0;
-	size_t inside;
-
-	if (len > ANSWER_INLINE_MAX)
-		r = sealed_file(&memfd, text, len);
-	if (r < 0) {
-		head.status = (uint32_t)-r;
-		len = 0;
-	}
-	inside = memfd >= 0 ? 0 : len;
-	head.len = (uint32_t)len;
-	a->msg = malloc(sizeof head + inside);
-	if (!a->msg) {
-		if (memfd >= 0)
-			close(memfd);
-		return -ENOMEM;
-	}
-	memcpy(a->msg, &head, sizeof head);
-	if (inside)
-		memcpy((char *)a->msg + sizeof head, text, inside);
-	a->len = sizeof head + inside;
-	a->memfd = memfd;
-	a->bytes = sizeof head + len;
-	c->out_bytes += a->bytes;
-	c->nout++;
-	return 0;
-}
-
-/* The connection's buffer may be smaller than an inline answer: then the text goes by file after all. */
-static int to_file(struct client *c)
-{
-	struct client_answer *a = &c->out[c->out_first];
-	int r;
-
-	if (a->memfd >= 0 || a->len <= sizeof(struct answer))
-		return -EMSGSIZE;
-	r = sealed_file(&a->memfd, (char *)a->msg + sizeof(struct answer), a->len - sizeof(struct answer));
-	if (r == 0)
-		a->len = sizeof(struct answer);
-	return r;
-}
-
-/* Whether another memfd may be sent: not while a client that does not read has many on their way to it. */
-static bool may_send_file(struct client *c)
-{
-	int unread;
-
-	if (c->files < CLIENT_FILES_MAX)
-		return true;
-	if (ioctl(c->fd, SIOCOUTQ, &unread) < 0 || unread > 0)
-		return false;
-	c->files = 0;
-	return true;
-}
-
-static int flush(struct client *c, int64_t now_ms)
-{
-	c->retry_at_ms = 0;
-	while (c->nout) {
-		struct client_answer *a = &c->out[c->out_first];
-		bool file = a->memfd >= 0;
-		int r = -ETOOMANYREFS;
-
-		if (!file || may_send_file(c))
-			r = ipc_send(c->fd, a->msg, a->len, &a->memfd, file ? 1 : 0);
-		if (r == -EMSGSIZE) {
-			r = to_file(c);
-		} else if (r == 0) {
-			c->files += file;
-			answer_drop(c);
-		}
-		if (r == -EAGAIN)
-			return 0;
-		if (r == -ETOOMANYREFS || r == -ENOBUFS || r == -ENOMEM) {
-			c->retry_at_ms = now_ms + CLIENT_RETRY_MS;
-			return 0;
-		}
-		if (r < 0)
-			return r;
-	}
-	return 0;
+	if (!ipc_text_ok(q->agent, sizeof q->agent))
+		return "agent";
+	problem = find_problem(&q->find);
+	return problem ? problem : record_content_problem(&q->content);
 }
 
 /* One project can't tell another's run from one that never was, nor one agent a call of another's. */
@@ -188,14 +82,17 @@ static bool visible(const struct view *v, const struct query *q)
 	return q->project[0] == 0 || (project && strcmp(project, q->project) == 0);
 }
 
-static int answer_json(struct client *c, uint64_t req, json_t *json)
-{
-	char *text = json ? json_dumps(json, DUMP_FLAGS) : NULL;
-	int r = text ? answer(c, req, 0, text, strlen(text)) : answer(c, req, ENOMEM, NULL, 0);
+/* ---- summaries, which complete a run's record ---- */
 
-	free(text);
-	json_decref(json);
-	return r;
+static json_t *summary_json(const struct store *store, const char *run_id, const struct view *v)
+{
+	uint8_t hash[CHAIN_HASH];
+	char hex[2 * CHAIN_HASH + 1];
+	bool chained = store_run_hash(store, run_id, hash) == 0;
+
+	if (chained)
+		chain_hex(hash, hex);
+	return json_pack("{s:o, s:s?}", "egress", view_summary(v), "audit_hash", chained ? hex : NULL);
 }
 
 static int answer_run(struct client *c, const struct store *store, const struct query *q)
@@ -206,11 +103,11 @@ static int answer_run(struct client *c, const struct store *store, const struct 
 	if (r == 0 && !visible(v, q))
 		r = -ENOENT;
 	if (r < 0)
-		r = answer(c, q->req, (uint32_t)-r, NULL, 0);
+		r = client_put(c, q->req, (uint32_t)-r, NULL, 0);
 	else if (q->type == QUERY_SUMMARY)
-		r = answer_json(c, q->req, view_summary(v));
+		r = client_put_json(c, q->req, summary_json(store, q->run_id, v));
 	else
-		r = answer_json(c, q->req, view_run(v, store_state_names[store_state(store, q->run_id)]));
+		r = client_put_json(c, q->req, view_run(v, store_state_names[store_state(store, q->run_id)]));
 	view_free(v);
 	return r;
 }
@@ -225,45 +122,44 @@ static bool summary_ready(const struct store *store, const struct query *q)
 	return q->project[0] == 0 || (store_run_project(store, q->run_id, project) == 0 && strcmp(project, q->project) == 0);
 }
 
-static int take(struct client *c, struct store *store, const struct query *q, int64_t now_ms)
+static bool is_due(const struct client_parked *p, const struct store *store)
 {
-	if (client_query_problem(q))
-		return answer(c, q->req, EINVAL, NULL, 0);
-	if (q->type == QUERY_RUN) {
-		if (c->nruns == CLIENT_RUNS_MAX)
-			return answer(c, q->req, EAGAIN, NULL, 0);
-		c->runs[c->nruns++] = *q;
-		return 0;
-	}
-	if (q->type != QUERY_SUMMARY)
-		return -EPROTO;
-	if (summary_ready(store, q))
-		return answer_run(c, store, q);
-	c->parked[c->nparked++] = (struct client_parked){.query = *q, .deadline_ms = now_ms + AUDITOR_SUMMARY_WAIT_MS};
-	return 0;
+	return !p->completed && summary_ready(store, &p->query);
 }
 
-int client_read(struct client *c, struct store *store, int64_t now_ms)
+bool client_completes(struct client *c, const struct store *store, uint64_t ends)
 {
-	struct query q;
+	if (c->seen_ends == ends)
+		return false;
+	c->seen_ends = ends;
+	for (size_t i = 0; i < c->nparked; i++)
+		if (is_due(&c->parked[i], store))
+			return true;
+	return false;
+}
 
-	for (int i = 0; i < READ_BATCH && has_room(c) && c->nparked < CLIENT_PARKED_MAX; i++) {
-		ssize_t n = ipc_recv(c->fd, &q, sizeof q, NULL, NULL);
-		int r;
+size_t client_complete(struct client *c, struct store *store)
+{
+	uint8_t hash[CHAIN_HASH];
+	size_t late = 0;
 
-		if (n == -EAGAIN)
-			return 0;
-		if (n == 0)
-			return -EPIPE;
-		if (n < 0)
-			return (int)n;
-		if (n != sizeof q || q.type == QUERY_NONE || q.type > QUERY_RUN)
-			return -EPROTO;
-		r = take(c, store, &q, now_ms);
-		if (r < 0)
-			return r;
+	for (size_t i = 0; i < c->nparked; i++) {
+		struct client_parked *p = &c->parked[i];
+
+		if (!is_due(p, store))
+			continue;
+		p->completed = true;
+		/* What was told of it once stands. */
+		if (store_run_hash(store, p->query.run_id, hash) == 0) {
+			late += p->query.content.told != 0;
+			continue;
+		}
+		if (p->query.content.told)
+			store_append_content(store, p->query.run_id, &p->query.content, p->content);
+		(void)store_finish(
+		    store, p->query.run_id); /* the answer has no hash then; who looks for those that are left says why */
 	}
-	return 0;
+	return late;
 }
 
 /* Answers what can be answered. Returns how many that were, or a negative errno. */
@@ -273,15 +169,16 @@ static int answer_parked(struct client *c, struct store *store, int64_t now_ms)
 	int r = 0;
 
 	for (size_t i = 0; i < before; i++) {
-		const struct client_parked *p = &c->parked[i];
+		struct client_parked *p = &c->parked[i];
 		bool late = now_ms >= p->deadline_ms;
 
-		if (r == 0 && has_room(c) && summary_ready(store, &p->query))
-			r = answer_run(c, store, &p->query);
-		else if (r == 0 && has_room(c) && late)
-			r = answer(c, p->query.req, ETIMEDOUT, NULL, 0);
-		else
-			c->parked[kept++] = *p;
+		if (r < 0 || !client_has_room(c) || (!p->completed && !late)) {
+			if (kept++ != i)
+				c->parked[kept - 1] = *p;
+			continue;
+		}
+		r = p->completed ? answer_run(c, store, &p->query) : client_put(c, p->query.req, ETIMEDOUT, NULL, 0);
+		drop_content(c, p);
 	}
 	c->nparked = kept;
 	return r < 0 ? r : (int)(before - kept);
@@ -295,7 +192,7 @@ int client_pump(struct client *c, struct store *store, int64_t now_ms)
 	do {
 		r = answer_parked(c, store, now_ms);
 		if (r >= 0) {
-			int sent = flush(c, now_ms);
+			int sent = client_flush(c, now_ms);
 
 			r = sent < 0 ? sent : r;
 		}
@@ -303,27 +200,223 @@ int client_pump(struct client *c, struct store *store, int64_t now_ms)
 	return r;
 }
 
-bool client_run_waits(const struct client *c)
+/* ---- taking queries ---- */
+
+/* Maps what is to be stored, as it can't be changed any more. -EINVAL: it is not what the query says it is. */
+static int map_content(struct client_parked *p, int fd)
 {
-	return c->fd >= 0 && c->nruns && has_room(c);
+	const struct content_told *told = &p->query.content;
+	int seals = fcntl(fd, F_GET_SEALS);
+	struct stat st;
+	size_t want = 0;
+	void *at;
+
+	for (int kind = 0; kind < CONTENT_KINDS; kind++)
+		want += told->stored >> kind & 1 ? told->of[kind].stored : 0;
+	if (seals < 0 || (seals & WANT_SEALS) != WANT_SEALS || fstat(fd, &st) < 0 || st.st_size != (off_t)want)
+		return -EINVAL;
+	if (!want)
+		return 0;
+	at = mmap(NULL, want, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (at == MAP_FAILED)
+		return -errno;
+	p->content = at;
+	p->content_len = want;
+	return 0;
 }
 
-int client_answer_run(struct client *c, struct store *store)
+static int park_summary(struct client *c, const struct query *q, int fd, int64_t now_ms)
+{
+	struct client_parked *p = &c->parked[c->nparked];
+	int r = 0;
+
+	*p = (struct client_parked){.query = *q, .deadline_ms = now_ms + AUDITOR_SUMMARY_WAIT_MS};
+	if ((fd >= 0) != (q->content.stored != 0))
+		r = -EINVAL;
+	else if (fd >= 0)
+		r = map_content(p, fd);
+	if (r < 0)
+		return client_put(c, q->req, (uint32_t)-r, NULL, 0);
+	c->nparked++;
+	c->seen_ends = 0;
+	c->ncontents += p->content != NULL;
+	if (!c->store_content) {
+		/* The record says no more was stored than was. */
+		drop_content(c, p);
+		p->query.content.stored = 0;
+	}
+	return 0;
+}
+
+static int park_follow(struct client *c, const struct query *q, int64_t now_ms)
+{
+	if (c->nfollows == CLIENT_FOLLOWS_MAX)
+		return client_put(c, q->req, EAGAIN, NULL, 0);
+	c->follows[c->nfollows++] = (struct client_parked){.query = *q, .deadline_ms = now_ms + AUDITOR_FOLLOW_WAIT_MS};
+	return 0;
+}
+
+/* Borrows fd, -1 for none. */
+static int take(struct client *c, const struct query *q, int fd, int64_t now_ms)
+{
+	if (client_query_problem(q) || (fd >= 0 && q->type != QUERY_SUMMARY))
+		return client_put(c, q->req, EINVAL, NULL, 0);
+	if (q->type == QUERY_SUMMARY)
+		return park_summary(c, q, fd, now_ms);
+	if (q->type == QUERY_FOLLOW)
+		return park_follow(c, q, now_ms);
+	if (c->nslow == CLIENT_SLOW_MAX)
+		return client_put(c, q->req, EAGAIN, NULL, 0);
+	c->slow[c->nslow++] = *q;
+	return 0;
+}
+
+static bool may_read(const struct client *c)
+{
+	return client_has_room(c) && c->nparked < CLIENT_PARKED_MAX && c->ncontents < CLIENT_CONTENTS_MAX;
+}
+
+int client_read(struct client *c, int64_t now_ms)
+{
+	struct query q;
+
+	for (int i = 0; i < READ_BATCH && may_read(c); i++) {
+		_cleanup_fd_ int fd = -1;
+		size_t fds = 1;
+		ssize_t n = ipc_recv(c->fd, &q, sizeof q, &fd, &fds);
+		int r;
+
+		if (n == -EAGAIN)
+			return 0;
+		if (n == 0)
+			return -EPIPE;
+		if (n < 0)
+			return (int)n;
+		if (n != sizeof q || q.type == QUERY_NONE || q.type >= QUERY_TYPES)
+			return -EPROTO;
+		r = take(c, &q, fds ? fd : -1, now_ms);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* ---- what takes long ---- */
+
+static int answer_found(struct client *c, uint64_t req, int r, json_t *found)
+{
+	return r < 0 ? client_put(c, req, (uint32_t)-r, NULL, 0) : client_put_json(c, req, found);
+}
+
+static int answer_slow(struct client *c, struct store *store, const struct query *q)
+{
+	json_t *found = NULL;
+	int r;
+
+	if (q->type == QUERY_RUN)
+		return answer_run(c, store, q);
+	if (q->type == QUERY_SEARCH)
+		r = store_search(store, &q->find, q->project, q->agent, &found);
+	else
+		r = store_figures(store, &found);
+	return answer_found(c, q->req, r, found);
+}
+
+static bool follow_is_due(const struct client_parked *p, uint64_t last_seq, int64_t now_ms)
+{
+	return p->query.find.after == UINT64_MAX || p->looked != last_seq || now_ms >= p->deadline_ms;
+}
+
+static json_t *from_now_on(uint64_t last_seq)
+{
+	return json_pack("{s:[], s:I}", "records", "cursor", (json_int_t)last_seq);
+}
+
+/* Looks for records after the cursor. 1 answered, 0 there is none yet. */
+static int follow(struct client *c, struct store *store, struct client_parked *p, uint64_t last_seq, int64_t now_ms)
+{
+	const uint64_t end = store_last_seq(store);
+	struct find *f = &p->query.find;
+	json_t *found = NULL;
+	int r = 0;
+
+	if (f->after == UINT64_MAX)
+		found = from_now_on(last_seq);
+	else
+		r = store_follow(store, f, p->query.project, p->query.agent, &found);
+	if (r == 0 && f->after != UINT64_MAX && now_ms < p->deadline_ms &&
+	    !json_array_size(json_object_get(found, "records"))) {
+		/* What was looked at is not looked at again; what was not is, without waiting for something new. */
+		f->after = (uint64_t)json_integer_value(json_object_get(found, "cursor"));
+		if (f->after >= end)
+			p->looked = last_seq;
+		json_decref(found);
+		return 0;
+	}
+	r = answer_found(c, p->query.req, r, found);
+	return r < 0 ? r : 1;
+}
+
+static int answer_follow(struct client *c, struct store *store, uint64_t last_seq, int64_t now_ms)
+{
+	for (size_t i = 0; i < c->nfollows; i++) {
+		size_t at = (c->next_follow + i) % c->nfollows;
+		int r;
+
+		if (!follow_is_due(&c->follows[at], last_seq, now_ms))
+			continue;
+		r = follow(c, store, &c->follows[at], last_seq, now_ms);
+		c->next_follow = at + 1;
+		if (r > 0)
+			c->follows[at] = c->follows[--c->nfollows];
+		return r < 0 ? r : 1;
+	}
+	return 0;
+}
+
+static bool follow_waits(const struct client *c, uint64_t last_seq, int64_t now_ms)
+{
+	for (size_t i = 0; i < c->nfollows; i++)
+		if (follow_is_due(&c->follows[i], last_seq, now_ms))
+			return true;
+	return false;
+}
+
+bool client_slow_waits(const struct client *c, uint64_t last_seq, int64_t now_ms)
+{
+	return c->fd >= 0 && client_has_room(c) && (c->nslow || follow_waits(c, last_seq, now_ms));
+}
+
+int client_answer_slow(struct client *c, struct store *store, uint64_t last_seq, int64_t now_ms)
 {
 	int r;
 
-	if (!client_run_waits(c))
+	if (!client_slow_waits(c, last_seq, now_ms))
 		return 0;
-	r = answer_run(c, store, &c->runs[0]);
-	memmove(c->runs, c->runs + 1, --c->nruns * sizeof c->runs[0]);
+	/* In turns, so that neither kind waits for the other's end. */
+	c->follows_turn = !c->follows_turn;
+	if (!c->nslow || (c->follows_turn && follow_waits(c, last_seq, now_ms)))
+		return answer_follow(c, store, last_seq, now_ms);
+	r = answer_slow(c, store, &c->slow[0]);
+	memmove(c->slow, c->slow + 1, --c->nslow * sizeof c->slow[0]);
 	return r < 0 ? r : 1;
 }
+
+/* ---- when to come back ---- */
 
 uint32_t client_events(const struct client *c)
 {
 	uint32_t events = c->nout && !c->retry_at_ms ? EPOLLOUT : 0;
 
-	return events | (has_room(c) && c->nparked < CLIENT_PARKED_MAX ? EPOLLIN : 0);
+	return events | (may_read(c) ? EPOLLIN : 0);
+}
+
+static int64_t earliest(int64_t first, const struct client_parked *of, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (of[i].deadline_ms < first)
+			first = of[i].deadline_ms;
+	return first;
 }
 
 int64_t client_deadline(const struct client *c)
@@ -331,8 +424,7 @@ int64_t client_deadline(const struct client *c)
 	int64_t first = c->retry_at_ms ? c->retry_at_ms : INT64_MAX;
 
 	/* Without room nothing can be answered, however late: EPOLLOUT will wake us. */
-	for (size_t i = 0; has_room(c) && i < c->nparked; i++)
-		if (c->parked[i].deadline_ms < first)
-			first = c->parked[i].deadline_ms;
-	return first;
+	if (!client_has_room(c))
+		return first;
+	return earliest(earliest(first, c->parked, c->nparked), c->follows, c->nfollows);
 }

@@ -6,60 +6,45 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "core/cleanup.h"
-#include "core/event.h"
+#include "auditor/schema.h"
 
-/* ---- locks: open file description locks, so that they end with the process and don't follow a fork's close ---- */
-
-static int lock_once(int fd, short type, off_t byte)
+uint64_t store_now_ns(void)
 {
-	struct flock fl = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+	struct timespec now = {0};
 
-	return fcntl(fd, F_OFD_SETLK, &fl) < 0 ? -errno : 0;
-}
-
-static int lock_wait(int fd, short type, off_t byte)
-{
-	unsigned waited_us = 0, us = 200;
-	int r;
-
-	for (;;) {
-		r = lock_once(fd, type, byte);
-		if ((r != -EAGAIN && r != -EACCES) || waited_us >= STORE_LOCK_WAIT_MS * 1000)
-			return r;
-		(void)nanosleep(&(struct timespec){.tv_nsec = (long)us * 1000}, NULL);
-		waited_us += us;
-		/* Ever shorter: the longer somebody has waited, the likelier to be the next. */
-		us = us > 50 ? us / 2 : us;
-	}
-}
-
-/*
- * Whoever holds the write lock lets go of it for a moment only before wanting it again, so that polling for it alone might
- * never hit that moment. Hence the turnstile: the one who waits holds NEXT, and the holder has to pass there first.
- */
-static int lock_for_writing(int fd)
-{
-	int r = lock_wait(fd, F_WRLCK, STORE_LOCK_NEXT);
-
-	if (r < 0)
-		return r;
-	r = lock_wait(fd, F_WRLCK, STORE_LOCK_WRITE);
-	(void)lock_once(fd, F_UNLCK, STORE_LOCK_NEXT);
-	return r;
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 /* ---- what could not be written ---- */
 
-static void loss_clear(struct store_loss *loss)
+void store_loss_clear(struct store_loss *loss)
 {
 	json_decref(loss->begin);
 	json_decref(loss->end);
 	memset(loss, 0, sizeof *loss);
+}
+
+/*
+ * For one more: a free one, else one whose row says already what is missing, else one that is not the only one to know that its
+ * run has ended, which would be running for ever.
+ */
+static struct store_loss *loss_room(struct store *s)
+{
+	struct store_loss *told = NULL, *open = NULL, *next = &s->losses[s->next_loss];
+
+	for (size_t i = 0; i < STORE_LOSSES_MAX; i++) {
+		struct store_loss *l = &s->losses[(s->next_loss + i) % STORE_LOSSES_MAX];
+
+		if (!l->run_id[0])
+			return l;
+		told = told || l->records ? told : l;
+		open = open || l->end ? open : l;
+	}
+	s->next_loss = (s->next_loss + 1) % STORE_LOSSES_MAX;
+	return told ? told : open ? open : next;
 }
 
 static void loss_add(struct store *s, const struct store_pending *p)
@@ -68,134 +53,124 @@ static void loss_add(struct store *s, const struct store_pending *p)
 
 	s->stats.unwritten++;
 	s->lost_since_gap++;
-	if (!p->head.run_id[0])
+	if (!p->run_id[0])
 		return;
-	loss = (struct store_loss *)store_loss_of(s, p->head.run_id);
+	loss = (struct store_loss *)store_loss_of(s, p->run_id);
 	if (!loss) {
-		loss = &s->losses[s->next_loss];
-		s->next_loss = (s->next_loss + 1) % STORE_LOSSES_MAX;
-		loss_clear(loss);
-		memcpy(loss->run_id, p->head.run_id, sizeof loss->run_id);
+		loss = loss_room(s);
+		store_loss_clear(loss);
+		memcpy(loss->run_id, p->run_id, sizeof loss->run_id);
 	}
 	loss->records++;
-	if (p->head.type == RECORD_RUN_BEGIN && !loss->begin)
+	if (p->type == RECORD_RUN_BEGIN && !loss->begin)
 		loss->begin = json_incref(p->body);
-	if (p->head.type == RECORD_RUN_END && !loss->end)
+	if (p->type == RECORD_RUN_END && !loss->end)
 		loss->end = json_incref(p->body);
 }
 
-static void fail(struct store *s, const struct err *e)
+void store_fail(struct store *s, const struct err *e)
 {
 	if (!s->failed.code)
 		s->failed = *e;
 }
 
-/* ---- catching up: with a crash, with other writers, with a rotation by one of them ---- */
-
-/* Cuts off what is behind the last complete line. Only under the write lock: then nobody is in the middle of writing it. */
-static void mend_torn(struct store *s, uint64_t torn)
+void store_fail_sql(struct store *s, const char *what)
 {
-	char head[24];
-	ssize_t n = pread(s->now.fd, head, sizeof head, (off_t)s->now.end);
+	struct err e;
 
-	event_safe_text(s->torn_text, sizeof s->torn_text, head, n > 0 ? (size_t)n : 0);
-	if (ftruncate(s->now.fd, (off_t)s->now.end) < 0 && write(s->now.fd, "\n", 1) == 1)
-		s->now.end += torn + 1; /* can't be cut: closed off instead, a line that is no record */
-	s->stats.torn++;
-	s->torn_since_gap += torn;
-	s->dirty = true;
+	schema_err(s->q->db, &e, what);
+	store_fail(s, &e);
 }
 
-/* Whether `audit.ndjson` is still the file we have open. */
-static bool still_current(const struct store *s)
-{
-	struct stat named, open;
+/* ---- transactions ---- */
 
-	return fstatat(s->dir, STORE_FILE, &named, AT_SYMLINK_NOFOLLOW) == 0 && fstat(s->now.fd, &open) == 0 &&
-	       named.st_ino == open.st_ino && named.st_dev == open.st_dev;
+static void txn_undo(struct store *s)
+{
+	/* SQLite may have done so by itself already. */
+	if (!sqlite3_get_autocommit(s->q->db))
+		(void)sql_run(s->q, SQL_ROLLBACK, "");
+	s->open = false;
+	s->ntouched = 0;
+	s->project = -1;
 }
 
-static int scan_current(struct store *s, struct err *e)
+static int txn_open(struct store *s, struct err *e)
 {
-	uint64_t torn;
-	int r = segment_scan(&s->now, &torn, e);
+	int r = s->locked ? 0 : store_lock_for_writing(s->lock);
+	uint64_t last;
 
-	if (r == -ESTALE) {
-		/* Somebody who is no auditor cut the file. What is left is indexed anew; the missing numbers show the hole. */
-		int fd = s->now.fd;
-		uint64_t seq = s->now.last_seq;
-
-		s->now.fd = -1;
-		segment_close(&s->now);
-		s->now.fd = fd;
-		r = segment_scan(&s->now, &torn, e);
-		s->now.last_seq = seq > s->now.last_seq ? seq : s->now.last_seq;
-	}
 	if (r < 0)
-		return r;
-	if (torn)
-		mend_torn(s, torn);
-	if (s->next_seq <= s->now.last_seq)
-		s->next_seq = s->now.last_seq + 1;
+		return err_errno(e, -r, "audit",
+				 "can't lock the record for writing: another auditor holds it; stop it or give this one "
+				 "another state directory");
+	s->locked = true;
+	if (sql_run(s->q, SQL_BEGIN, "") < 0)
+		return schema_err(s->q->db, e, "can't write to the record");
+	s->open = true;
+	s->ntouched = 0;
+	s->project = -1;
+	s->changes = sqlite3_total_changes64(s->q->db);
+	/* Others may have written. Numbers that a failed batch of ours had are not given out again. */
+	last = (uint64_t)sql_number(s->q, SQL_SEQUENCE, 0, &r, "t", "record");
+	if (r < 0)
+		return schema_err(s->q->db, e, "can't read the record");
+	if (s->next_seq <= last)
+		s->next_seq = last + 1;
 	return 0;
 }
 
-static int open_current(struct store *s, struct err *e)
+static void txn_unlock(struct store *s)
 {
-	int r = segment_open(&s->now, s->dir, STORE_FILE, O_RDWR | O_APPEND | O_CREAT, e);
-
-	return r < 0 ? r : scan_current(s, e);
+	if (s->locked)
+		(void)store_lock_once(s->lock, F_UNLCK, STORE_LOCK_WRITE);
+	s->locked = false;
 }
 
-/* Brings both segments up to the state of the files. Under the write lock. */
-static int catch_up(struct store *s, struct err *e)
+static int txn_close(struct store *s, struct err *e)
 {
-	int r = s->now.fd >= 0 ? scan_current(s, e) : 0;
+	int r = store_settle(s);
 
-	if (r < 0 || (s->now.fd >= 0 && still_current(s)))
-		return r;
-	if (s->now.fd >= 0) {
-		segment_close(&s->old);
-		s->old = s->now;
-		s->now = SEGMENT_NONE;
+	if (r == 0)
+		r = sql_run(s->q, SQL_COMMIT, "");
+	if (r < 0)
+		return schema_err(s->q->db, e, "can't write to the record");
+	s->open = false;
+	s->dirty |= sqlite3_total_changes64(s->q->db) != s->changes;
+	return 0;
+}
+
+int store_txn_begin(struct store *s, bool *ret_joined, struct err *e)
+{
+	int r;
+
+	*ret_joined = s->open;
+	if (s->open)
+		return 0;
+	r = txn_open(s, e);
+	if (r < 0) {
+		txn_undo(s);
+		txn_unlock(s);
 	}
-	return open_current(s, e);
+	return r;
 }
 
-static int rotate(struct store *s, struct err *e)
+int store_txn_end(struct store *s, bool joined, int r, struct err *e)
 {
-	if (fdatasync(s->now.fd) < 0)
-		s->unsynced_since_gap++;
-	if (renameat(s->dir, STORE_FILE, s->dir, STORE_OLD_FILE) < 0)
-		return err_errno(e, errno, "audit", "can't move the full record file aside");
-	segment_close(&s->old);
-	s->old = s->now;
-	s->now = SEGMENT_NONE;
-	s->stats.rotations++;
-	/* The new name must not outlive a power cut less than its records do. */
-	if (fsync(s->dir) < 0)
-		s->unsynced_since_gap++;
-	return open_current(s, e);
+	int c;
+
+	if (joined)
+		return r;
+	if (r >= 0 && (c = txn_close(s, e)) < 0)
+		r = c;
+	if (r < 0) {
+		txn_undo(s);
+		s->stats.write_errors++;
+	}
+	txn_unlock(s);
+	return r;
 }
 
 /* ---- batches ---- */
-
-static int grow(struct store *s, size_t need)
-{
-	size_t room = s->room ? s->room : 65536;
-	char *buf;
-
-	while (room - s->len < need)
-		room *= 2;
-	if (room == s->room)
-		return 0;
-	buf = realloc(s->buf, room);
-	if (!buf)
-		return -ENOMEM;
-	s->buf = buf;
-	s->room = room;
-	return 0;
-}
 
 static struct store_pending *pending_add(struct store *s)
 {
@@ -208,136 +183,135 @@ static struct store_pending *pending_add(struct store *s)
 		s->pending = p;
 		s->pending_room = room;
 	}
-	s->pending[s->npending] = (struct store_pending){.head = {.seq = s->next_seq}};
+	memset(&s->pending[s->npending], 0, sizeof *s->pending);
 	return &s->pending[s->npending++];
 }
 
-/* Takes `body` (NULL: there was no memory for it). */
-static void append(struct store *s, enum record_type type, const char *run_id, const char *gap_kind, json_t *body)
+static void no_memory(struct store *s)
 {
-	struct store_pending *p = pending_add(s), lost = {.head = {.type = type}};
 	struct err e;
+
+	err_set(&e, ENOMEM, "audit", "no memory for a record");
+	store_fail(s, &e);
+}
+
+void store_append_body(struct store *s, const struct note *note, enum record_type type, const char *run_id, json_t *body)
+{
+	struct store_pending *p = pending_add(s), lost = {.type = type, .body = body};
+	const char *kind = type == RECORD_GAP ? json_string_value(json_object_get(body, "kind")) : NULL;
 
 	if (!p) {
 		/* Not even room to remember it: counted at once. */
-		snprintf(lost.head.run_id, sizeof lost.head.run_id, "%s", run_id);
-		lost.body = body;
+		snprintf(lost.run_id, sizeof lost.run_id, "%s", run_id);
 		loss_add(s, &lost);
-		err_set(&e, ENOMEM, "audit", "no memory for a record");
-		fail(s, &e);
+		no_memory(s);
 		json_decref(body);
 		return;
 	}
-	p->head.type = type;
-	snprintf(p->head.run_id, sizeof p->head.run_id, "%s", run_id);
-	p->gap_kind = gap_kind;
+	p->type = type;
+	snprintf(p->run_id, sizeof p->run_id, "%s", run_id);
+	snprintf(p->gap_kind, sizeof p->gap_kind, "%s", kind ? kind : "");
 	p->body = type == RECORD_RUN_BEGIN || type == RECORD_RUN_END ? json_incref(body) : NULL;
-	p->offset = (uint32_t)s->len;
+	if (!body)
+		no_memory(s);
 	/* The number is used up whether or not the record makes it: a hole in the numbers is a loss that shows. */
+	if (!s->failed.code && store_put(s, note, type, run_id, s->next_seq, body) < 0)
+		store_fail_sql(s, "can't write to the record");
 	s->next_seq++;
-	if (!s->failed.code && body && grow(s, RECORD_LINE_MAX) == 0) {
-		size_t n = record_line(s->buf + s->len, RECORD_LINE_MAX, p->head.seq, body);
-
-		s->len += n;
-		p->len = n ? (uint32_t)n - 1 : 0;
-	}
-	if (!p->len && !s->failed.code) {
-		err_set(&e, ENOMEM, "audit", "no memory for a record");
-		fail(s, &e);
-	}
 	json_decref(body);
 }
 
-/* Puts what was lost before at the head of the batch. */
-static void append_owed_gaps(struct store *s)
+/* Tells the rows of runs what is missing of them. One whose end could not be written has ended all the same. */
+static void tell_losses(struct store *s)
 {
-	char text[256];
+	for (size_t i = 0; i < STORE_LOSSES_MAX && !s->failed.code; i++) {
+		struct store_loss *loss = &s->losses[i];
 
-	if (s->torn_since_gap) {
-		snprintf(text, sizeof text, "a line cut off by a crash was removed; it began with: %s", s->torn_text);
-		store_append_gap(s, RECORD_GAP_TORN, s->torn_since_gap, text);
+		loss->telling = 0;
+		if (!loss->run_id[0] || !loss->records)
+			continue;
+		if (sql_run(s->q, SQL_RUN_UNWRITTEN, "tiii", loss->run_id, (int64_t)loss->records, (int64_t)(loss->end != NULL),
+			    (int64_t)store_now_ns()) < 0)
+			store_fail_sql(s, "can't write to the record");
+		else if (sqlite3_changes(s->q->db) > 0)
+			loss->telling = loss->records;
 	}
-	if (s->lost_since_gap)
+}
+
+/* Puts what was lost before at the head of the batch. */
+static void append_owed(struct store *s)
+{
+	if (s->lost_since_gap) {
 		store_append_gap(s, RECORD_GAP_UNWRITTEN, s->lost_since_gap, "records could not be written and are missing");
+		tell_losses(s);
+	}
 	if (s->unsynced_since_gap)
 		store_append_gap(s, RECORD_GAP_UNSYNCED, s->unsynced_since_gap,
 				 "the disk did not confirm records before this one");
-	s->ngaps = s->npending;
+	s->nowed = s->npending;
 }
 
 void store_begin(struct store *s)
 {
-	int r = s->locked ? 0 : lock_for_writing(s->lock);
 	struct err e;
 
 	s->failed.code = 0;
-	s->locked = r == 0;
-	if (r < 0) {
-		err_errno(&e, -r, "audit", "can't lock the record for writing");
-		fail(s, &e);
-	} else if (catch_up(s, &e) < 0) {
-		fail(s, &e);
-	}
-	append_owed_gaps(s);
+	if (!s->open && txn_open(s, &e) < 0)
+		store_fail(s, &e);
+	append_owed(s);
+}
+
+/* Who finds what a dead instance left knows its runs by their ids alone. */
+static json_t *with_project(struct store *s, const struct note *note, json_t *body)
+{
+	const bool asks = !note->project[0] && note->run_id[0] && !s->failed.code;
+	sqlite3_stmt *st = asks ? sql_start(s->q, SQL_PROJECT_OF, "t", note->run_id) : NULL;
+
+	if (!st)
+		return body;
+	if (sql_row(s->q, st) > 0)
+		json_object_set_new(body, "project", json_string(sql_text(st, 0)));
+	sql_done(st);
+	return body;
 }
 
 void store_append(struct store *s, const struct note *note)
 {
 	enum record_type type = record_type_of(note);
 
-	if (type != RECORD_OTHER)
-		append(s, type, note->run_id, type == RECORD_GAP ? RECORD_GAP_SWEEP : NULL, record_body(note));
+	if (note->type == NOTE_POLICY_TEXT)
+		store_put_text(s, note);
+	else if (type != RECORD_OTHER)
+		store_append_body(s, note, type, note->run_id, with_project(s, note, record_body(note)));
 }
 
 void store_append_gap(struct store *s, const char *kind, uint64_t count, const char *text)
 {
-	append(s, RECORD_GAP, "", kind, record_gap(kind, count, text));
-}
-
-/* Writes the batch at the end of the file, all of it or none. */
-static int write_batch(struct store *s, struct err *e)
-{
-	size_t done = 0;
-
-	/* The hard ceiling is for the case that rotating fails again and again: offsets have 32 bits. */
-	if (s->now.end + s->len > 2 * s->max_bytes)
-		return err_set(e, EFBIG, "audit", "the record file is over its limit and can't be moved aside");
-	while (done < s->len) {
-		ssize_t n = write(s->now.fd, s->buf + done, s->len - done);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0) {
-			int code = n < 0 ? errno : EIO;
-
-			/* Should this fail too, the half line is found and removed by the next catch_up(). */
-			if (done && ftruncate(s->now.fd, (off_t)s->now.end) < 0)
-				s->dirty = true;
-			return err_errno(e, code, "audit", "can't write to the record");
-		}
-		done += (size_t)n;
-	}
-	return 0;
+	store_append_body(s, NULL, RECORD_GAP, "", record_gap(kind, count, text));
 }
 
 static void batch_written(struct store *s)
 {
 	for (size_t i = 0; i < s->npending; i++) {
-		const struct store_pending *p = &s->pending[i];
+		const char *kind = s->pending[i].gap_kind;
 
-		segment_added(&s->now, &p->head, p->gap_kind, s->now.end + p->offset, p->len);
+		if (kind[0])
+			json_object_set_new(s->gaps, kind,
+					    json_integer(json_integer_value(json_object_get(s->gaps, kind)) + 1));
 	}
-	s->now.end += s->len;
+	for (size_t i = 0; s->nowed && i < STORE_LOSSES_MAX; i++) {
+		s->losses[i].records -= s->losses[i].telling;
+		s->losses[i].telling = 0;
+	}
 	s->stats.written += s->npending;
-	s->dirty = true;
-	s->torn_since_gap = s->lost_since_gap = s->unsynced_since_gap = 0;
+	s->lost_since_gap = s->unsynced_since_gap = 0;
 }
 
-static void batch_clear(struct store *s)
+void store_batch_clear(struct store *s)
 {
 	for (size_t i = 0; i < s->npending; i++)
 		json_decref(s->pending[i].body);
-	s->npending = s->ngaps = s->len = 0;
+	s->npending = s->nowed = 0;
 }
 
 int store_commit(struct store *s, struct err *e)
@@ -345,141 +319,64 @@ int store_commit(struct store *s, struct err *e)
 	struct err why;
 	int r = 0;
 
-	/* An append that failed for lack of memory is counted already, or has no line; nothing of the batch is half there. */
-	if (!s->failed.code && s->len) {
-		bool full = s->now.end + s->len > s->max_bytes || s->now.index.nlines + s->npending > INDEX_RECORDS_MAX;
-
-		/* A file that can't be moved aside may grow further, up to write_batch()'s ceiling: that loses nothing yet. */
-		if (full && s->now.end && rotate(s, &why) < 0)
-			s->stats.write_errors++;
-		if (s->now.fd < 0 || write_batch(s, &why) < 0)
-			fail(s, &why);
-	}
-	if (s->failed.code) {
-		for (size_t i = s->ngaps; i < s->npending; i++)
+	if (!s->failed.code && txn_close(s, &why) == 0) {
+		batch_written(s);
+	} else {
+		if (!s->failed.code)
+			store_fail(s, &why);
+		for (size_t i = 0; i < STORE_LOSSES_MAX; i++)
+			s->losses[i].telling = 0;
+		for (size_t i = s->nowed; i < s->npending; i++)
 			loss_add(s, &s->pending[i]);
 		s->stats.write_errors++;
 		r = -s->failed.code;
 		if (e)
 			*e = s->failed;
-	} else if (s->npending) {
-		batch_written(s);
 	}
-	batch_clear(s);
-	if (s->locked)
-		(void)lock_once(s->lock, F_UNLCK, STORE_LOCK_WRITE);
-	s->locked = false;
+	if (s->open)
+		txn_undo(s);
+	store_batch_clear(s);
+	txn_unlock(s);
 	return r;
+}
+
+/* ---- durability ---- */
+
+/* The log onto the disk: SQLite does that itself only before it moves it into the database. */
+static int sync_log(struct store *s)
+{
+	sqlite3_file *log = NULL;
+	int rc = sqlite3_file_control(s->q->db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log);
+
+	if (rc != SQLITE_OK || !log || !log->pMethods)
+		return rc;
+	return log->pMethods->xSync(log, SQLITE_SYNC_NORMAL);
 }
 
 int store_sync(struct store *s, struct err *e)
 {
-	if (!s->dirty || s->now.fd < 0)
+	struct chain_head end = {.n = 0};
+	int rc;
+
+	(void)store_head(s, &end); /* can't be read: then nothing new is signed, and whoever writes learns why */
+	if (!s->dirty && end.n <= s->durable_to)
 		return 0;
 	s->dirty = false;
-	if (fdatasync(s->now.fd) == 0)
+	rc = sync_log(s);
+	if (rc == SQLITE_OK) {
+		/* Nobody waits for this one: somebody who reads, or moves it himself, only puts it off. */
+		rc = sqlite3_wal_checkpoint_v2(s->q->db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+		if ((rc & 0xff) == SQLITE_BUSY || (rc & 0xff) == SQLITE_LOCKED)
+			rc = SQLITE_OK;
+	}
+	if (rc == SQLITE_OK) {
+		s->durable_to = end.n;
 		return 0;
+	}
 	/* The kernel forgets which pages failed, so trying again would only look like success. */
 	s->stats.sync_errors++;
 	s->unsynced_since_gap++;
-	return err_errno(e, errno, "audit", "the disk did not confirm the record");
-}
-
-/* ---- opening ---- */
-
-/* Also those without a beginning: a tool's modules may have tried something before anybody called it. */
-static uint64_t unended_runs(const struct store *s)
-{
-	uint64_t n = 0;
-
-	for (size_t i = 0; i < s->old.index.nruns; i++)
-		n += store_state(s, s->old.index.runs[i].run_id) == STORE_RUNNING;
-	for (size_t i = 0; i < s->now.index.nruns; i++)
-		n += !index_find(&s->old.index, s->now.index.runs[i].run_id) &&
-		     store_state(s, s->now.index.runs[i].run_id) == STORE_RUNNING;
-	return n;
-}
-
-/* Becomes one of the living auditors. *ret_alone: there is no other. */
-static int join(struct store *s, bool *ret_alone, struct err *e)
-{
-	int r = lock_once(s->lock, F_WRLCK, STORE_LOCK_ALIVE);
-
-	*ret_alone = r == 0;
-	r = lock_wait(s->lock, F_RDLCK, STORE_LOCK_ALIVE);
-	return r < 0 ? err_errno(e, -r, "audit", "can't lock the record") : 0;
-}
-
-static int open_all(struct store *s, struct err *e)
-{
-	uint64_t unended, torn;
-	bool alone;
-	int r;
-
-	s->lock = openat(s->dir, STORE_LOCK_FILE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (s->lock < 0)
-		return err_errno(e, errno, "audit", "can't open the lock file %s", STORE_LOCK_FILE);
-	r = join(s, &alone, e);
-	if (r < 0)
-		return r;
-	r = lock_for_writing(s->lock);
-	if (r < 0)
-		return err_errno(e, -r, "audit",
-				 "another auditor holds the record; stop it or give this one another state directory");
-	s->locked = true;
-	r = segment_open(&s->old, s->dir, STORE_OLD_FILE, O_RDONLY, e);
-	if (r == 0)
-		r = segment_scan(&s->old, &torn, e);
-	if (r < 0 && r != -ENOENT)
-		return r;
-	s->next_seq = s->old.last_seq + 1;
-	r = catch_up(s, e);
-	if (r < 0)
-		return r;
-	unended = unended_runs(s);
-	store_begin(s);
-	if (alone && unended)
-		store_append_gap(s, RECORD_GAP_INTERRUPTED, unended, "runs before this record that have no end were cut short");
-	/* Not being able to write now is not fatal: it is counted, shown, and may pass. */
-	(void)store_commit(s, NULL);
-	return 0;
-}
-
-int store_open(struct store **ret, int dir, uint64_t max_bytes, struct err *e)
-{
-	struct store *s = calloc(1, sizeof *s);
-	int r;
-
-	if (!s)
-		return err_set(e, ENOMEM, "audit", "no memory for the record");
-	s->dir = dir;
-	s->lock = -1;
-	s->alive = true;
-	s->max_bytes = max_bytes;
-	s->old = s->now = SEGMENT_NONE;
-	r = open_all(s, e);
-	if (r < 0)
-		store_free(s);
-	else
-		*ret = s;
-	return r;
-}
-
-struct store *store_free(struct store *s)
-{
-	if (!s)
-		return NULL;
-	batch_clear(s);
-	for (size_t i = 0; i < STORE_LOSSES_MAX; i++)
-		loss_clear(&s->losses[i]);
-	segment_close(&s->old);
-	segment_close(&s->now);
-	if (s->lock >= 0)
-		close(s->lock);
-	free(s->buf);
-	free(s->pending);
-	free(s);
-	return NULL;
+	return err_set(e, EIO, "audit", "the disk did not confirm the record (%s): %s", STORE_FILE, sqlite3_errstr(rc));
 }
 
 bool store_dirty(const struct store *s)

@@ -31,6 +31,7 @@
 #include "gateway/gateway.h"
 #include "kernel/cgroup.h"
 #include "kernel/guard.h"
+#include "kernel/meter.h"
 #include "python.h"
 #include "supervisor/supervisor.h"
 
@@ -134,6 +135,24 @@ static void check_programs(struct report *r)
 		add(r, "policy", "eBPF programs", FAIL, "%s", e.msg);
 	else if (!p.failed)
 		add(r, "policy", "eBPF programs", PASS, "%u loaded", p.loaded);
+}
+
+/* What counts each run's use: a service does not start without it. */
+static void check_meter(struct report *r)
+{
+	uint32_t ids[METER_PROGRAMS], loaded = 0;
+	struct meter *m = NULL;
+	struct err e;
+
+	if (meter_open(&m, &e) < 0) {
+		add(r, "meter", "eBPF programs", FAIL, "%s", e.msg);
+		return;
+	}
+	meter_programs(m, ids);
+	for (int i = 0; i < METER_PROGRAMS; i++)
+		loaded += ids[i] != 0;
+	add(r, "meter", "eBPF programs", PASS, "%u loaded", loaded);
+	meter_free(m);
 }
 
 /* Whose programs a cgroup below the root would meet, and whether they leave room for ours. */
@@ -499,6 +518,7 @@ int doctor_cmd(int argc, char **argv)
 	check_kernel(r);
 	cgroups = check_cgroups(r, &host);
 	check_programs(r);
+	check_meter(r);
 	if (cgroups)
 		check_attach(r, &host);
 	check_filter(r);

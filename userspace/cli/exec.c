@@ -20,6 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cli/asked_by.h"
 #include "cli/cli.h"
 #include "cli/exec_report.h"
 #include "cli/exec_who.h"
@@ -294,12 +295,18 @@ static int exit_status(int status)
 /* From the start of the command to its report. */
 static int govern(struct run *r, struct err *e)
 {
-	const struct governed_config config = {
-	    .instance = r->instance, .policy = &r->policy, .command = &r->command, .keeper_fd = r->w.sup_client};
+	char caller[IPC_CALLER_MAX];
+	const struct governed_config config = {.instance = r->instance,
+					       .caller = caller,
+					       .policy = &r->policy,
+					       .command = &r->command,
+					       .keeper_fd = r->w.sup_client,
+					       .key_dir_fd = r->o->state_dir ? r->state_fd : -1};
 	struct governed *g = NULL;
 	struct err end_e;
 	int status = 0, rc;
 
+	asked_by(caller);
 	say_what_root_can_do(r);
 	rc = governed_new(&g, &config, TAKE_FD(r->w.sup_auditor), e);
 	if (rc < 0)
@@ -352,7 +359,7 @@ static int run(struct run *r, struct err *e)
 	if (rc < 0)
 		return rc;
 	governed_block_signals();
-	rc = launch_auditor(&r->w, r->state_fd, &r->auditor, e);
+	rc = launch_auditor(&r->w, r->state_fd, &(struct audit_opts){.shared = true}, &r->auditor, e);
 	if (rc == 0)
 		rc = fork_report(r, e);
 	if (rc == 0)

@@ -95,9 +95,9 @@ static int receive_answer(int fd, uint64_t req, uint64_t until_ns, char **ret, s
 	}
 }
 
-static int ask(const struct exec_report *r, uint64_t req, uint64_t until_ns, json_t **ret)
+static int ask(const struct exec_report *r, enum query_type type, uint64_t req, uint64_t until_ns, json_t **ret)
 {
-	struct query q = {.type = QUERY_RUN, .req = req};
+	struct query q = {.type = type, .req = req};
 	_cleanup_free_ char *text = NULL;
 	size_t len = 0;
 	int rc;
@@ -112,27 +112,21 @@ static int ask(const struct exec_report *r, uint64_t req, uint64_t until_ns, jso
 	return *ret ? 0 : -EBADMSG;
 }
 
-/* The whole record. Its end is on its way to the auditor on another socket: it may be a moment late. */
+/*
+ * The whole record. Its end is on its way to the auditor on another socket and may be a moment late, for which a summary waits.
+ * That we have nothing to add to the record is what completes it.
+ */
 static int whole_record(const struct exec_report *r, json_t **ret)
 {
-	uint64_t until = clock_now_ns() + ANSWER_S * SECOND_NS;
+	uint64_t until = clock_now_ns() + ANSWER_S * SECOND_NS, req = 1;
+	json_t *summary = NULL;
+	int rc;
 
-	for (uint64_t req = 1;; req++) {
-		json_t *run = NULL;
-		int rc = ask(r, req, until, &run);
-		const char *state = json_string_value(json_object_get(run, "state"));
-
-		if (rc == 0 && state && !strcmp(state, "ended")) {
-			*ret = run;
-			return 0;
-		}
-		json_decref(run);
-		if (rc < 0 && rc != -ENOENT && rc != -EAGAIN)
-			return rc;
-		if (clock_now_ns() >= until)
-			return -ETIMEDOUT;
-		poll(NULL, 0, 20);
-	}
+	do
+		rc = ask(r, QUERY_SUMMARY, req++, until, &summary);
+	while (rc == -ETIMEDOUT && clock_now_ns() < until);
+	json_decref(summary);
+	return rc < 0 ? rc : ask(r, QUERY_RUN, req, until, ret);
 }
 
 /* ---- the record, one JSON object a line ---- */

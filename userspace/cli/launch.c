@@ -20,24 +20,29 @@
 #include "ipc/ipc.h"
 
 #define SOCKET_BYTES (4 << 20) /* some thousand messages: a burst waits in the kernel, not in a queue of ours */
+#define NOTES_BYTES                                                                                                            \
+	(256 << 10) /* .. but for the auditor, where everybody's wait in line: for that they are queued in shares              \
+		     */
 
 int wiring_make(struct wiring *w, struct err *e)
 {
-	int *const ends[][2] = {{&w->sup_client, &w->client_sup},
-				{&w->sup_auditor, &w->auditor_sup},
-				{&w->client_auditor, &w->auditor_client},
-				{&w->client_collector, &w->collector_client}};
+	const struct {
+		int *ends[2], bytes;
+	} pairs[] = {{{&w->sup_client, &w->client_sup}, SOCKET_BYTES},
+		     {{&w->sup_auditor, &w->auditor_sup}, NOTES_BYTES},
+		     {{&w->client_auditor, &w->auditor_client}, SOCKET_BYTES},
+		     {{&w->client_collector, &w->collector_client}, SOCKET_BYTES}};
 
 	*w = (struct wiring){-1, -1, -1, -1, -1, -1, -1, -1};
-	for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
-		int sv[2], rc = ipc_pair(sv, SOCKET_BYTES);
+	for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+		int sv[2], rc = ipc_pair(sv, pairs[i].bytes);
 
 		if (rc < 0) {
 			wiring_close(w);
 			return err_errno(e, -rc, "", "make a socket pair");
 		}
-		*ends[i][0] = sv[0];
-		*ends[i][1] = sv[1];
+		*pairs[i].ends[0] = sv[0];
+		*pairs[i].ends[1] = sv[1];
 	}
 	return 0;
 }
@@ -82,7 +87,7 @@ void launch_unblock_signals(void)
 	set_blocked(SIG_UNBLOCK);
 }
 
-int launch_auditor(struct wiring *w, int dir_fd, pid_t *ret, struct err *e)
+int launch_auditor(struct wiring *w, int dir_fd, const struct audit_opts *opts, pid_t *ret, struct err *e)
 {
 	pid_t pid = fork();
 
@@ -90,6 +95,7 @@ int launch_auditor(struct wiring *w, int dir_fd, pid_t *ret, struct err *e)
 		return err_errno(e, errno, "audit", "fork the auditor");
 	if (pid == 0) {
 		struct auditor_config config = {
+		    .opts = *opts,
 		    .supervisor_fd = w->auditor_sup,
 		    .client_fds = {w->auditor_client},
 		    .clients = 1,

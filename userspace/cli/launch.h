@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+#include "auditor/auditor.h"
 #include "core/err.h"
 #include "supervisor/supervisor.h"
 
@@ -24,7 +25,7 @@ void wiring_close(struct wiring *w);
 void wiring_no_collector(struct wiring *w);
 
 /* Forks the auditor on state directory `dir_fd`. Its ends are closed here. */
-int launch_auditor(struct wiring *w, int dir_fd, pid_t *ret, struct err *e);
+int launch_auditor(struct wiring *w, int dir_fd, const struct audit_opts *opts, pid_t *ret, struct err *e);
 
 /* Forks the collector, which dies with us. Before supervisor_new(), from whose mounts it stays away. Its end is closed here. */
 int launch_collector(struct wiring *w, pid_t *ret, struct err *e);

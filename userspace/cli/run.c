@@ -18,6 +18,7 @@
 #include "api/confine.h"
 #include "api/error.h"
 #include "api/runclient.h"
+#include "cli/asked_by.h"
 #include "cli/cli.h"
 #include "cli/config_load.h"
 #include "cli/launch.h"
@@ -28,11 +29,13 @@
 #include "core/cleanup.h"
 #include "core/limits.h"
 #include "core/log.h"
+#include "core/tokens.h"
 #include "kernel/confine.h"
 
 struct options {
 	const char *config, *policy, *python, *image, *state_dir;
 	struct run_input input;
+	char caller[IPC_CALLER_MAX];
 	bool json;
 	unsigned timeout_s;
 	enum plan_step fault, skip;
@@ -261,8 +264,12 @@ static void on_interrupt(int sig)
 static int client(struct wiring *w, const struct options *o, struct payload *payload, struct err *e)
 {
 	struct outcome out = {.json = o->json, .exit_status = EXIT_WEIR};
-	struct run_request request = {
-	    .project = "cli", .payload = payload, .timeout_s = o->timeout_s, .done = on_done, .ctx = &out};
+	struct run_request request = {.project = PROJECT_CLI,
+				      .caller = o->caller,
+				      .payload = payload,
+				      .timeout_s = o->timeout_s,
+				      .done = on_done,
+				      .ctx = &out};
 	struct sigaction sa = {.sa_handler = on_interrupt};
 	struct runclient *rc = NULL;
 	uint64_t req;
@@ -439,6 +446,7 @@ static int run(const struct options *o, const struct config *c, struct err *e)
 					   .python = o->image ? o->python : launch_absolute(o->python, python, sizeof python),
 					   .policy = &policy,
 					   .pool_size = 1,
+					   .key_dir_fd = -1,
 					   .single = true,
 					   .fault = o->fault,
 					   .skip = o->skip};
@@ -462,7 +470,8 @@ static int run(const struct options *o, const struct config *c, struct err *e)
 	rc = o->state_dir ? launch_state_dir(o->state_dir, &dir, e) : launch_memory_dir("audit", &dir, e);
 	if (rc < 0 || (rc = wiring_make(&w, e)) < 0)
 		return rc;
-	rc = launch_auditor(&w, dir, &auditor, e);
+	config.key_dir_fd = o->state_dir ? dir : -1; /* a record in memory is gone with it: no key either */
+	rc = launch_auditor(&w, dir, &(struct audit_opts){.shared = o->state_dir != NULL}, &auditor, e);
 	if (rc == 0)
 		rc = launch_collector(&w, &collector, e);
 	if (rc == 0 && pipe2(ready, O_CLOEXEC) < 0)
@@ -474,7 +483,8 @@ static int run(const struct options *o, const struct config *c, struct err *e)
 		cleanup_fdp(&w.client_auditor);
 		cleanup_fdp(&w.client_collector);
 		payload_clear(&payload);
-		close(TAKE_FD(dir));
+		if (config.key_dir_fd < 0)
+			close(TAKE_FD(dir));
 		close(ready[0]);
 		log_init("supervisor", LOG_LVL_WARN);
 		setsid(); /* a terminal's ^C goes to the client, which cancels the run in order */
@@ -519,6 +529,7 @@ int run_cmd(int argc, char **argv)
 	int rc;
 
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &o);
+	asked_by(o.caller);
 	if (cli_need_root(&e) < 0)
 		return cli_fail(&e);
 	rc = take_config(&o, &c, &e);

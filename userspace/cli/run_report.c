@@ -13,13 +13,13 @@
 
 void run_report_attempts(const struct run_result *r)
 {
-	json_t *egress, *first;
+	json_t *summary, *first;
 	const char *name, *address;
 
 	if (!r->end.attempts)
 		return;
-	egress = r->egress ? json_loadb(r->egress, r->egress_len, 0, NULL) : NULL;
-	first = json_array_get(json_object_get(egress, "destinations"), 0);
+	summary = r->summary ? json_loadb(r->summary, r->summary_len, 0, NULL) : NULL;
+	first = json_array_get(json_object_get(json_object_get(summary, "egress"), "destinations"), 0);
 	name = json_string_value(json_object_get(first, "dns_name"));
 	address = json_string_value(json_object_get(first, "address"));
 	fprintf(stderr, "weir: %llu %s to reach the network, %llu denied", (unsigned long long)r->end.attempts,
@@ -30,7 +30,7 @@ void run_report_attempts(const struct run_result *r)
 		fprintf(stderr, "; first: %s %s port %lld%s%s", json_string_value(json_object_get(first, "protocol")), address,
 			(long long)json_integer_value(json_object_get(first, "port")), name ? ", name " : "", name ? name : "");
 	fprintf(stderr, " (--json lists them)\n");
-	json_decref(egress);
+	json_decref(summary);
 }
 
 /* A stranger's name for a terminal: nothing in it moves the cursor, and it is not long. Valid UTF-8. */

@@ -23,6 +23,7 @@
 #include "cli/look.h"
 #include "cli/prime.h"
 #include "cli/tlsfile.h"
+#include "cli/token_show.h"
 #include "cli/tokenfile.h"
 #include "core/cleanup.h"
 #include "core/limits.h"
@@ -81,6 +82,13 @@ static const struct argp_option option_table[] = {
     {"tls-cert", KEY(TLS_CERTIFICATE), "FILE", 0, "serve HTTPS with this certificate (PEM, its chain behind it)", 0},
     {"tls-key", KEY(TLS_KEY), "FILE", 0, "its key (PEM), which nobody but its owner may write nor everybody read", 0},
     {"plaintext", KEY(PLAINTEXT), 0, 0, "allow an address that is not loopback although there is no TLS", 0},
+    {"audit-keep-days", KEY(AUDIT_DAYS), "N", 0, "days that a run stays in the audit record (default 30)", 0},
+    {"audit-max-mib", KEY(AUDIT_MIB), "N", 0, "MiB of the record; over it whoever has most loses their oldest (default 1024)",
+     0},
+    {"audit-project-mib", KEY(AUDIT_PROJECT_MIB), "N", 0, "MiB of one project's in it (default 256)", 0},
+    {"audit-content", KEY(AUDIT_CONTENT), 0, 0, "keep code, arguments and output in the record, and not only their hashes", 0},
+    {"metrics-bpf-run-time", KEY(BPF_RUN_TIME), 0, 0,
+     "measure how long BPF programs run, for GET /metrics: the kernel then does so for all programs of the host", 0},
     {"policy-only", KEY_POLICY_ONLY, 0, 0,
      "no sandboxes: only look after the policies that `weir attach` put on what already runs, and write what they see", 0},
     {"check-config", KEY_CHECK, 0, 0, "start nothing: say what would be in force, or what is wrong", 0},
@@ -372,6 +380,7 @@ static int launch_api(struct wiring *w, int *listen_fd, const struct options *o,
 		    .has_dev_token = o->dev_token != NULL,
 		    .tls_cert = tls.certificate,
 		    .tls_key = tls.key,
+		    .audit_content = c->audit_content,
 		    .log_level = LOG_LVL_INFO,
 		};
 
@@ -443,16 +452,22 @@ static void say_what_starts(const struct service *s, const struct options *o, co
 static int launch_children(struct service *s, const struct options *o, struct wiring *w, int dir, int *listener,
 			   int *ret_gateway, struct child children[CHILDREN], struct err *e)
 {
+	const struct config *c = &s->config;
+	const struct audit_opts audit = {.max_bytes = (uint64_t)c->audit_mib << 20,
+					 .project_bytes = (uint64_t)c->audit_project_mib << 20,
+					 .keep_s = c->audit_days * 86400ull,
+					 .content = c->audit_content};
 	struct tokenfile table = {NULL, NULL, -1};
 	int rc = tokenfile_open(dir, s->config.state_dir, TOKENFILE_SERVE, &table, e);
 
 	if (rc == 0) {
+		token_warn_of_reserved(table.file, time(NULL));
 		say_who_may_call(&table, o, &s->config);
 		rc = launch_api(w, listener, o, &s->config, &table, &children[CHILD_API].pid, e);
 	}
 	tokenfile_close(&table);
 	if (rc == 0)
-		rc = launch_auditor(w, dir, &children[CHILD_AUDITOR].pid, e);
+		rc = launch_auditor(w, dir, &audit, &children[CHILD_AUDITOR].pid, e);
 	if (rc == 0 && !o->policy_only)
 		rc = launch_collector(w, &children[CHILD_COLLECTOR].pid, e);
 	if (rc == 0 && !o->policy_only && s->config.tool_egress)
@@ -495,8 +510,8 @@ static int note_url(const struct config *c, const char *instance, const char *wh
 	return rc < 0 ? rc : instance_note_url(instance, url, e);
 }
 
-/* Takes `gateway`. `where`: the address as the socket has it. */
-static int supervise(struct service *s, const struct options *o, struct wiring *w, int gateway,
+/* Takes `gateway`. `dir`: the state directory. `where`: the address as the socket has it. */
+static int supervise(struct service *s, const struct options *o, struct wiring *w, int gateway, int dir,
 		     const struct child children[CHILDREN], const char *instance, const char *where, struct err *e)
 {
 	struct supervisor_config config = {.instance = instance,
@@ -510,6 +525,8 @@ static int supervise(struct service *s, const struct options *o, struct wiring *
 					   .attached = true,
 					   .policy_only = o->policy_only,
 					   .gateway_fd = gateway,
+					   .key_dir_fd = dir,
+					   .bpf_run_time = s->config.bpf_run_time,
 					   .pool_size = s->config.pool_size,
 					   .session_idle_s = o->session_idle_s,
 					   .session_life_s = o->session_life_s,
@@ -578,7 +595,7 @@ static int serve(struct service *s, const struct options *o, struct err *e)
 	rc = launch_children(s, o, &w, dir, &listener, &gateway, children, e);
 	if (rc == 0) {
 		say_what_starts(s, o, where);
-		rc = supervise(s, o, &w, TAKE_FD(gateway), children, instance, where, e);
+		rc = supervise(s, o, &w, TAKE_FD(gateway), dir, children, instance, where, e);
 	}
 	wiring_close(&w);
 	end_children(children);

@@ -275,7 +275,7 @@ static void check_mint(struct options *o, const struct argp_state *state)
 	if (o->project && token_project_reserved(o->project))
 		argp_error(
 		    state,
-		    "--project: \"%s\" is the name under which records of attachments are kept, for reviewers alone: take "
+		    "--project: \"%s\" is a name under which this host's own records are kept, for reviewers alone: take "
 		    "another",
 		    o->project);
 	if (o->scopes & SCOPE_AGENT && !o->agent)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "core/log.h"
 
 /* The table is root's, but a terminal obeys control characters whoever wrote them. */
 static const char *shown(char *buf, size_t size, const char *text, size_t max)
@@ -74,6 +75,8 @@ static const char *state_of(const struct token_slot *slot, int64_t now_s)
 {
 	if (token_slot_state(slot) == TOKEN_REVOKED)
 		return "revoked";
+	if (token_project_reserved(SHOWN(slot->project)))
+		return "reserved"; /* opens nothing */
 	return token_slot_valid(slot, now_s) ? "active" : "expired";
 }
 
@@ -217,4 +220,17 @@ int token_list(const struct tokenfile *table, const char *dir, const char *proje
 
 	collect(&l);
 	return json ? print_list(&l, e) : print_table(&l, e);
+}
+
+void token_warn_of_reserved(const struct tokens_file *f, int64_t now_s)
+{
+	for (unsigned i = 0; i < tokens_count(f); i++) {
+		const struct token_slot *slot = &f->slots[i];
+
+		if (token_slot_valid(slot, now_s) && token_project_reserved(SHOWN(slot->project)))
+			log_warn("token %s opens nothing: this host's own records are kept under the name of its project, %s: "
+				 "revoke "
+				 "it, and mint one of another project",
+				 SHOWN(slot->id), SHOWN(slot->project));
+	}
 }

@@ -31,4 +31,8 @@ int token_print_json(json_t *j, struct err *e);
  */
 int token_list(const struct tokenfile *table, const char *dir, const char *project, int64_t now_s, bool json, struct err *e);
 
+/* Logs a warning of each token that opens nothing for the name of its project. Of a table that was written otherwise than here.
+ */
+void token_warn_of_reserved(const struct tokens_file *f, int64_t now_s);
+
 #endif

@@ -19,6 +19,7 @@
 #include "cli/tokenfile.h"
 #include "core/cleanup.h"
 #include "registry/store.h"
+#include "supervisor/keyfiles.h"
 #include "supervisor/supervisor.h"
 
 #define ATTACHED_NAME "attached" /* last part of ATTACHED_DIR */
@@ -96,8 +97,11 @@ static int remove_tree(const char *path, int levels)
 /* What Weir makes in it, by name: a mistyped --state-dir must not cost anybody a file. */
 static int remove_state(const char *dir, struct err *e)
 {
-	static const char *const ours[] = {"audit/audit.ndjson", "audit/audit.ndjson.1", "audit/audit.lock", TOKENFILE_TABLE,
-					   TOKENFILE_USED};
+	static const char *const ours[] = {
+	    "audit/audit.db",	"audit/audit.db-wal", "audit/audit.db-shm",
+	    "audit/audit.lock", "audit/audit.ndjson", "audit/audit.ndjson.1", /* as it was before it was a database */
+	    KEYFILES_HEAD,	KEYFILES_KEY,	      KEYFILES_PUBLIC,
+	    KEYFILES_NEW,	TOKENFILE_TABLE,      TOKENFILE_USED};
 	_cleanup_fd_ int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int rc;
 

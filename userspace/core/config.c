@@ -31,6 +31,13 @@ const struct config_row config_keys[CONFIG_KEYS] = {
 			    "true", false},
     [CONFIG_TOOL_POLICY] = {"tool_calls", "policy", "--tool-policy", CONFIG_NAME_OR_PATH, AT(tool_policy), 0, 0, "tool-call",
 			    false},
+    [CONFIG_AUDIT_DAYS] = {"audit", "keep_days", "--audit-keep-days", CONFIG_COUNT, AT(audit_days), 1, 3650, "30", false},
+    [CONFIG_AUDIT_MIB] = {"audit", "max_mib", "--audit-max-mib", CONFIG_COUNT, AT(audit_mib), 16, 1 << 20, "1024", false},
+    [CONFIG_AUDIT_PROJECT_MIB] = {"audit", "project_mib", "--audit-project-mib", CONFIG_COUNT, AT(audit_project_mib), 1,
+				  1 << 20, "256", false},
+    [CONFIG_AUDIT_CONTENT] = {"audit", "content", "--audit-content", CONFIG_FLAG, AT(audit_content), 0, 0, "false", false},
+    [CONFIG_BPF_RUN_TIME] = {"metrics", "bpf_run_time", "--metrics-bpf-run-time", CONFIG_FLAG, AT(bpf_run_time), 0, 0, "false",
+			     false},
 };
 
 /* A group may be spelled as the right column has it; then so are the names in it. */
@@ -38,7 +45,9 @@ static const struct {
 	const char *name, *too;
 } spellings[] = {{"tool_calls", "toolCalls"}, {"allow_internet_egress", "allowInternetEgress"}};
 
-_Static_assert(LIMIT_POOL_SIZE == 3, "the table's own default");
+_Static_assert(LIMIT_POOL_SIZE == 3 && LIMIT_AUDIT_KEEP_S == 30 * 86400 && LIMIT_AUDIT_BYTES == 1024LL << 20 &&
+		   LIMIT_AUDIT_PROJECT_BYTES == 256LL << 20,
+	       "the table's own defaults");
 
 const char *const config_source_names[] = {[CONFIG_DEFAULT] = "default", [CONFIG_FILE] = "file", [CONFIG_OPTION] = "option"};
 
@@ -386,6 +395,11 @@ int config_merge(struct config *c, const struct config *over, struct err *e)
 
 int config_check(const struct config *c, struct err *e)
 {
+	/* Not when neither was asked for: the default of one project fits what is allowed in all, whatever that is. */
+	if (c->audit_project_mib > c->audit_mib && c->from[CONFIG_AUDIT_PROJECT_MIB] != CONFIG_DEFAULT)
+		return err_set(e, EINVAL, "--audit-project-mib",
+			       "one project may not have more of the record (%u MiB) than there is in all (%u MiB)",
+			       c->audit_project_mib, c->audit_mib);
 	if (!c->tls_certificate != !c->tls_key)
 		return err_set(e, EINVAL, c->tls_key ? "--tls-key" : "--tls-cert",
 			       "a certificate and its key come together: say %s too", c->tls_key ? "--tls-cert" : "--tls-key");

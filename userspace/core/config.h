@@ -26,6 +26,11 @@ enum config_key {
 	CONFIG_IMAGE,
 	CONFIG_TOOL_EGRESS, /* "tool_calls"."allow_internet_egress", and spelled "toolCalls"."allowInternetEgress" */
 	CONFIG_TOOL_POLICY, /* "tool_calls"."policy" */
+	CONFIG_AUDIT_DAYS,
+	CONFIG_AUDIT_MIB,
+	CONFIG_AUDIT_PROJECT_MIB,
+	CONFIG_AUDIT_CONTENT,
+	CONFIG_BPF_RUN_TIME,
 	CONFIG_KEYS,
 };
 
@@ -62,6 +67,9 @@ struct config {
 	char *tls_certificate, *tls_key; /* files */
 	bool plaintext;
 	unsigned pool_size;
+	unsigned audit_days, audit_mib, audit_project_mib; /* of the record: how long, how much, how much of one project */
+	bool audit_content;		 /* it has code, arguments and output too, and not only their hashes */
+	bool bpf_run_time;		 /* the kernel measures how long BPF programs run: all of the host's */
 	unsigned char from[CONFIG_KEYS]; /* enum config_source */
 	char *file;			 /* which was read; NULL: none */
 };

@@ -21,11 +21,25 @@ static size_t put_byte(char *out, uint8_t c)
 	return 4;
 }
 
+/* What stands where a label should, and can't be read as one: `kind` is its first byte, `left` how many follow. */
+static size_t put_stop(char *out, uint8_t kind, const uint8_t *next, size_t left)
+{
+	if ((kind & 0xc0) != 0xc0)
+		return (size_t)sprintf(out, "!%u", kind);
+	if (left == 0)
+		return (size_t)sprintf(out, "@?");
+	return (size_t)sprintf(out, "@%u", (kind & 0x3fu) << 8 | next[0]);
+}
+
 void dnsname_decode(struct dnsname *ret, const uint8_t *wire, size_t len)
 {
 	size_t in = 0, out = 0;
 
-	/* A label of n bytes costs n + 1 on the wire and at most 4n + 1 as text, so 255 bytes of wire fit the text. */
+	/*
+	 * A label of n bytes costs n + 1 on the wire and at most 4n + 1 as text; the last may be a pointer, two bytes and at
+	 * most seven characters, or a reserved type, one and five, and has a shorter one before it or no dot. So 255 bytes
+	 * of wire fit the text.
+	 */
 	_Static_assert(4 * DNSNAME_WIRE_MAX < DNSNAME_TEXT_MAX, "escaped name fits");
 	ret->malformed = true;
 	if (len > DNSNAME_WIRE_MAX)
@@ -39,8 +53,12 @@ void dnsname_decode(struct dnsname *ret, const uint8_t *wire, size_t len)
 			ret->malformed = in != len;
 			break;
 		}
-		if (n & 0xc0) /* 11: pointer; 01 and 10: reserved */
+		if (n & 0xc0) { /* 11: pointer; 01 and 10: reserved */
+			if (out)
+				ret->text[out++] = '.';
+			out += put_stop(ret->text + out, n, wire + in, len - in);
 			break;
+		}
 		if (out && in < len)
 			ret->text[out++] = '.';
 		for (; n && in < len; n--)

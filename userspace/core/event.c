@@ -10,6 +10,10 @@
 #include "core/dnsname.h"
 #include "core/netaddr.h"
 
+/* Of a socket, as struct weir_event has them: the same on every architecture that we run on. */
+enum { TYPE_DGRAM = 2, TYPE_RAW = 3, SOCK_TYPE_MAX = 10 };
+enum { PROTOCOL_ICMPV6 = 58 };
+
 const char *const event_hook_names[WEIR_HOOK_COUNT] = {
     [WEIR_HOOK_NONE] = "none",	       [WEIR_HOOK_CONNECT4] = "connect4",     [WEIR_HOOK_CONNECT6] = "connect6",
     [WEIR_HOOK_SENDMSG4] = "sendmsg4", [WEIR_HOOK_SENDMSG6] = "sendmsg6",     [WEIR_HOOK_EGRESS] = "egress",
@@ -73,6 +77,10 @@ const char *event_problem(const struct weir_event *event)
 		return "attribution";
 	if (event->dns_len > WEIR_DNS_MAX)
 		return "dns_len";
+	if (event->requested_family != 0 && event->requested_family != 4 && event->requested_family != 6)
+		return "requested_family";
+	if (event->socket_type > SOCK_TYPE_MAX)
+		return "socket_type";
 	return event_key_problem(&event->key);
 }
 
@@ -246,6 +254,42 @@ int event_key_json(json_t *into, const struct weir_flow_key *key)
 	return bad ? -ENOMEM : 0;
 }
 
+const char *event_errno_name(const struct weir_event *event)
+{
+	/* What a stream's packets meet on their way, nobody waits for: the kernel resends. */
+	const bool told = event->socket_type == TYPE_DGRAM || event->socket_type == TYPE_RAW;
+
+	if (event->key.verdict != WEIR_DENY)
+		return NULL;
+	switch (event->key.hook) {
+	case WEIR_HOOK_CONNECT4:
+	case WEIR_HOOK_CONNECT6:
+	case WEIR_HOOK_SENDMSG4:
+	case WEIR_HOOK_SENDMSG6:
+	case WEIR_HOOK_SETSOCKOPT:
+		return "EPERM";
+	case WEIR_HOOK_EGRESS:
+		/* The kernel ignores what becomes of an ICMPv6 ping socket's packet. */
+		return told && !(event->socket_type == TYPE_DGRAM && event->key.protocol == PROTOCOL_ICMPV6) ? "EPERM" : NULL;
+	default:
+		return NULL;
+	}
+}
+
+/* What was named, where that is known. */
+static int requested_json(json_t *into, const struct weir_event *event)
+{
+	const uint8_t *port = (const uint8_t *)&event->requested_port_be;
+	const bool has_port = event->requested_family && netproto_has_port(event->key.protocol);
+	char addr[NETADDR_TEXT_MAX];
+	int bad;
+
+	netaddr_text(addr, event->requested, event->requested_family);
+	bad = json_object_set_new(into, "requested_address", text_or_null(addr));
+	bad |= json_object_set_new(into, "requested_port", has_port ? json_integer(port[0] << 8 | port[1]) : json_null());
+	return bad;
+}
+
 static int dns_json(json_t *into, const struct weir_event *event)
 {
 	char buf[DNSTYPE_TEXT_MAX];
@@ -263,11 +307,15 @@ static int dns_json(json_t *into, const struct weir_event *event)
 int event_json(json_t *into, const struct weir_event *event)
 {
 	bool known = event->attribution != WEIR_ATTR_UNKNOWN;
+	const char *error = event_errno_name(event);
 	char comm[EVENT_COMM_TEXT_MAX];
 	int bad;
 
 	event_safe_text(comm, sizeof comm, event->comm, sizeof event->comm);
 	bad = event_key_json(into, &event->key);
+	bad |= json_object_set_new(into, "event_seq", event_u64(event->seq));
+	bad |= json_object_set_new(into, "errno", error ? json_string(error) : json_null());
+	bad |= requested_json(into, event);
 	bad |= json_object_set_new(into, "pid", event->pid ? json_integer(event->pid) : json_null());
 	bad |= json_object_set_new(into, "host_pid", event->host_pid ? json_integer(event->host_pid) : json_null());
 	bad |= json_object_set_new(into, "uid", known ? json_integer(event->uid) : json_null());

@@ -40,10 +40,15 @@ int event_key_json(json_t *into, const struct weir_flow_key *key);
 int event_carried_json(json_t *into, const struct weir_flow_key *key, const uint8_t v4[4]);
 
 /*
- * The key's members, then pid, host_pid, uid, command, attribution, len, socket_cookie and, when the packet held a
- * question, dns_name, dns_type and dns_malformed (only when true). Ids of an unknown task are null.
+ * The key's members, then event_seq, errno, requested_address, requested_port (what the program named in connect() or
+ * sendmsg(), before anything rewrote it as far as it was seen; null when it is not known), pid, host_pid, uid, command,
+ * attribution, len, socket_cookie and, when the packet held a question, dns_name, dns_type and dns_malformed (only when
+ * true). Ids of an unknown task are null.
  */
 int event_json(json_t *into, const struct weir_event *event);
+
+/* What the refused call returned, by name ("EPERM"); NULL when nothing was returned to the caller. */
+const char *event_errno_name(const struct weir_event *event);
 
 /* The key's members, then count, bytes, first, last (RFC 3339). */
 int event_flow_json(json_t *into, const struct weir_flow_key *key, const struct weir_flow *flow, struct event_clock now);

@@ -14,6 +14,7 @@
 #include <sys/queue.h>
 
 #define FAIR_PROJECT_MAX 64 /* bytes of a name, with its terminator */
+#define FAIR_CALLER_MAX 48
 #define FAIR_BUCKETS 1024
 /* So many of those may pass one that waits beside others of its project; then even the reserve is given to it. */
 #define FAIR_PASSES 8
@@ -24,9 +25,10 @@ struct fair_waiter {
 	TAILQ_ENTRY(fair_waiter) link; /* of its project, oldest first */
 	struct fair_waiter *next_hashed;
 	struct fair_project *project;
-	void *owner;	   /* who asked, and .. */
-	uint64_t req;	   /* .. by which number: together the name of a waiter */
-	uint64_t since_ns; /* for whoever wants to note it; 0 at first */
+	void *owner;		      /* who asked, and .. */
+	uint64_t req;		      /* .. by which number: together the name of a waiter */
+	uint64_t since_ns;	      /* for whoever wants to note it; 0 at first */
+	char caller[FAIR_CALLER_MAX]; /* likewise; "" at first */
 	bool session;
 	bool alone; /* its project had nothing when it came */
 };

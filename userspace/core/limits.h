@@ -110,7 +110,16 @@
 	LIMIT(EGRESS_DESTINATIONS, 16, "destinations", "of network attempts, listed in one answer; the audit has the rest")    \
 	LIMIT(AUDIT_FLOWS, 1024, "flows", "of network attempts, listed for one run; further ones are counted only")            \
 	LIMIT(AUDIT_READS, 8, "requests", "for whole audit records, answered at once; over it 429")                            \
-	LIMIT(AUDIT_FILE_BYTES, 256LL << 20, "bytes", "one record file; two are kept")                                         \
+	LIMIT(AUDIT_BYTES, 1LL << 30, "bytes", "the record; over it whoever has most of it loses their oldest runs")           \
+	LIMIT(AUDIT_PROJECT_BYTES, 256LL << 20, "bytes", "of one project's in the record; over it its oldest runs go")         \
+	LIMIT(AUDIT_KEEP_S, 30 * 86400, "s", "that a run stays in the record")                                                 \
+	LIMIT(AUDIT_SEARCH, 500, "runs or records", "in one answer of a search")                                               \
+	LIMIT(AUDIT_STREAMS, 8, "clients", "that follow the record at once; over it 429")                                      \
+	LIMIT(AUDIT_CONTENT_BYTES, 64 << 10, "bytes", "of each kind of a run's content, where content is stored at all")       \
+	LIMIT(AUDIT_POLICY_BYTES, 64 << 10, "bytes", "a policy document that the record has whole; of longer ones, the hash")  \
+	LIMIT(AUDIT_SAMPLES, 128, "moments", "of a run, in its timeline; a longer run has fewer of each second")               \
+	LIMIT(AUDIT_SYSCALLS, 64, "system calls", "that were refused, listed for one run by name; the rest are counted")       \
+	LIMIT(AUDIT_EXECS, 128, "programs", "that were started, listed for one run; the rest are counted")                     \
 	LIMIT(CONFIG_BYTES, 65536, "bytes", "one configuration file")                                                          \
 	LIMIT(TLS_BYTES, 262144, "bytes", "a file with a TLS certificate and its chain, or with a key")                        \
 	LIMIT(IMAGE_BYTES, 16LL << 30, "bytes", "of the files of an image, all layers together")                               \

@@ -103,6 +103,14 @@ static int64_t search(const struct tokens_file *f, const uint8_t sha256[TOKEN_DI
 	return found;
 }
 
+/* Records name it: a token without one of its own opens nothing. */
+static bool id_ok(const char id[TOKEN_ID_MAX])
+{
+	static const char set[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-";
+
+	return !id[TOKEN_ID_MAX - 1] && id[0] && !id[strspn(id, set)];
+}
+
 bool tokens_find(const struct tokens *t, const uint8_t sha256[TOKEN_DIGEST_LEN], int64_t now_s, struct identity *ret)
 {
 	int64_t at = search(t->file, sha256);
@@ -120,10 +128,11 @@ bool tokens_find(const struct tokens *t, const uint8_t sha256[TOKEN_DIGEST_LEN],
 	if (atomic_load_explicit(&slot->word, memory_order_relaxed) != word || (word & STATE_MASK) != TOKEN_ACTIVE ||
 	    difference(copy.sha256, sha256) != 0 || expired(&copy, now_s))
 		return false; /* revoked, expired, or its slot was given to another while we looked */
-	if (copy.project[sizeof copy.project - 1] || copy.agent[sizeof copy.agent - 1])
+	if (copy.project[sizeof copy.project - 1] || copy.agent[sizeof copy.agent - 1] || !id_ok(copy.id))
 		return false;
 	memcpy(who.project, copy.project, sizeof who.project);
 	memcpy(who.agent, copy.agent, sizeof who.agent);
+	memcpy(who.id, copy.id, sizeof who.id);
 	who.scopes = copy.scopes & SCOPE_ALL;
 	if (!token_project_ok(who.project) || token_project_reserved(who.project) || !who.scopes)
 		return false;
@@ -198,7 +207,12 @@ bool token_project_ok(const char *project)
 
 bool token_project_reserved(const char *project)
 {
-	return strcmp(project, PROJECT_ATTACHED) == 0;
+	static const char *const hosts[] = {PROJECT_ATTACHED, PROJECT_CLI, PROJECT_EXEC};
+
+	for (size_t i = 0; i < sizeof hosts / sizeof hosts[0]; i++)
+		if (!strcmp(project, hosts[i]))
+			return true;
+	return false;
 }
 
 bool token_note_ok(const char *note)

@@ -73,6 +73,7 @@ struct tokens {
 struct identity {
 	char project[TOKEN_PROJECT_MAX];
 	char agent[TOKEN_AGENT_MAX];
+	char id[TOKEN_ID_MAX]; /* its public one: [A-Za-z0-9-] */
 	unsigned scopes;
 };
 
@@ -108,10 +109,12 @@ bool token_slot_valid(const struct token_slot *slot, int64_t now_s);
 bool token_project_ok(const char *project);
 
 /*
- * What the records of attachments are listed under (supervisor/attached.h). They are for reviewers alone: no token is of this
- * project, whatever the table says.
+ * What the host's own records are listed under: of attachments (supervisor/attached.h), of `weir run` and of `weir exec`. They
+ * are for reviewers alone: no token is of these projects, whatever the table says.
  */
 #define PROJECT_ATTACHED "attached"
+#define PROJECT_CLI "cli"
+#define PROJECT_EXEC "exec"
 bool token_project_reserved(const char *project);
 
 /* The operator's words: UTF-8 without control characters, less than TOKEN_NOTE_MAX bytes. */

@@ -30,6 +30,19 @@ static bool is_project(const char *text, size_t size)
 	return n > 0 && !text[n];
 }
 
+bool caller_ok(const char *text, size_t size)
+{
+	static const char set[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789:,._@-";
+
+	return ended(text, size) && text[0] && !text[strspn(text, set)];
+}
+
+/* Of a run, a session, or a cell of one. */
+static bool is_run_id(const char *text, size_t size)
+{
+	return ended(text, size) && text[0] && !text[strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-.")];
+}
+
 const char *ask_problem(const struct ask *a)
 {
 	switch (a->type) {
@@ -41,14 +54,20 @@ const char *ask_problem(const struct ask *a)
 		/* A tool's sandbox is for one call. */
 		if (a->agent[0] && (a->session || !is_project(a->agent, sizeof a->agent)))
 			return "agent";
-		return NULL;
+		/* No run without a name in its record for who asked for it. */
+		return caller_ok(a->caller, sizeof a->caller) ? NULL : "caller";
 	case ASK_START:
-		return a->timeout_s >= LIMIT_TIMEOUT_MIN_S && a->timeout_s <= LIMIT_CELL_TIMEOUT_MAX_S ? NULL : "timeout_s";
+		if (a->timeout_s < LIMIT_TIMEOUT_MIN_S || a->timeout_s > LIMIT_CELL_TIMEOUT_MAX_S)
+			return "timeout_s";
+		return caller_ok(a->caller, sizeof a->caller) ? NULL : "caller";
+	case ASK_USAGE:
+		return is_run_id(a->run_id, sizeof a->run_id) ? NULL : "run_id";
 	case ASK_KILL:
 		return a->reason == RUN_END_OUTPUT || a->reason == RUN_END_CANCELLED ? NULL : "reason";
 	case ASK_COLLECTED:
 	case ASK_CLOSE:
 	case ASK_POOL:
+	case ASK_METRICS:
 		return NULL;
 	default:
 		return "type";
@@ -79,6 +98,7 @@ const char *init_report_problem(const struct init_report *r)
 			return "step";
 		return r->error >= 0 && r->error <= ERRNO_MAX ? NULL : "error";
 	case REPORT_STARTED:
+		return r->error >= 0 && r->error <= ERRNO_MAX ? NULL : "error";
 	case REPORT_TAP:
 		return NULL;
 	case REPORT_EXITED:
@@ -87,6 +107,26 @@ const char *init_report_problem(const struct init_report *r)
 	default:
 		return "type";
 	}
+}
+
+const char *refused_calls_problem(const struct refused_calls *c)
+{
+	uint8_t seen[FILTER_NUMBERS / 8] = {0};
+
+	if (c->used > sizeof c->of / sizeof c->of[0])
+		return "used";
+	for (uint32_t i = 0; i < c->used; i++) {
+		const struct refused_call *call = &c->of[i];
+
+		if (call->number >= FILTER_NUMBERS || seen[call->number / 8] & 1u << call->number % 8)
+			return "number";
+		seen[call->number / 8] |= (uint8_t)(1u << call->number % 8);
+		if (call->error < 1 || call->error > ERRNO_MAX)
+			return "error";
+		if (call->first_ns > call->last_ns)
+			return "first_ns";
+	}
+	return NULL;
 }
 
 const char *gate_report_problem(const struct gate_report *r)

@@ -10,6 +10,9 @@
 #include "ipc/ipc.h"
 #include "plan.h"
 
+/* Whether it says who asked for a run: terminated, not empty, and nothing but [A-Za-z0-9:,._@-]. */
+bool caller_ok(const char *text, size_t size);
+
 /* From a client. What only the state of a sandbox can tell (the deadline of a single run, say) is not asked here. */
 const char *ask_problem(const struct ask *a);
 
@@ -18,6 +21,9 @@ const char *collect_problem(const struct collect *c);
 
 /* From init, up to the moment it is known dead. */
 const char *init_report_problem(const struct init_report *r);
+
+/* What init has counted, at any time. */
+const char *refused_calls_problem(const struct refused_calls *c);
 
 /* From the harness: in a session, a snippet's own bytes come this way too, if it wants. */
 const char *gate_report_problem(const struct gate_report *r);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ipc/ipc.h"
 
+#include "ipc/metrics.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -17,6 +19,12 @@ const char *const policy_change_names[POLICY_CHANGE_COUNT] = {
 const char *const window_end_names[WINDOW_ENDS] = {
     [WINDOW_HOUR] = "hour",	    [WINDOW_FULL] = "full",	  [WINDOW_POLICY] = "policy",
     [WINDOW_DETACHED] = "detached", [WINDOW_REMOVED] = "removed", [WINDOW_STOPPED] = "stopped",
+};
+const char *const metrics_kind_names[METRICS_KINDS] = {[METRICS_RUN] = "run", [METRICS_CALL] = "call", [METRICS_CELL] = "cell"};
+const char *const content_names[CONTENT_KINDS] = {
+    [CONTENT_CODE] = "code",	       [CONTENT_ARGUMENTS] = "arguments", [CONTENT_FILES_IN] = "files_in",
+    [CONTENT_STDOUT] = "stdout",       [CONTENT_STDERR] = "stderr",	  [CONTENT_RESULT] = "result",
+    [CONTENT_FILES_OUT] = "files_out",
 };
 const char *const skip_names[COLLECTED_KINDS] = {
     [COLLECTED_SYMLINK] = "symlink",	 [COLLECTED_FIFO] = "fifo",

@@ -3,7 +3,7 @@
  * Messages between Weir's processes: fixed-size structs over SOCK_SEQPACKET, file descriptors beside them.
  *
  *   client (api or `weir run`)  -- struct ask -->   supervisor    <-- struct tell --
- *   supervisor                  -- struct note -->  auditor
+ *   supervisor                  -- struct note -->  auditor       <-- struct sign_ask --
  *   client                      -- struct query --> auditor       <-- struct answer (+ text) --
  *   client                      -- struct collect --> collector   <-- struct collected (+ memfds) --
  *   supervisor                  -- struct carry -->   gateway     <-- struct carrying --
@@ -24,6 +24,8 @@
 #define IPC_ID_MAX 48	   /* sandbox-xxxxxxxxxxxxx, and .N for a session's cells */
 #define IPC_PROJECT_MAX 64 /* [a-z0-9-], checked by the client side */
 #define IPC_POLICY_MAX 64  /* names of policies and rules */
+#define IPC_CALLER_MAX 48  /* who asked: caller_ok() (ipc/decode.h) */
+#define IPC_COMMAND_MAX 256
 #define IPC_FDS_MAX 5
 
 /* ---- client -> supervisor ---- */
@@ -39,6 +41,8 @@ enum ask_type {
 	ASK_COLLECTED, /* the files of a session's cell have been read: let it go on */
 	ASK_CLOSE,     /* end a session, whatever it does */
 	ASK_POOL,      /* answered by TELL_POOL */
+	ASK_METRICS,   /* answered by TELL_METRICS */
+	ASK_USAGE,     /* what `run_id` has used so far; answered by TELL_USAGE. Whose run it is, the asker has found out */
 };
 
 /* What ended a run. The order is not a protocol; names are in run_end_names[]. */
@@ -61,6 +65,14 @@ struct ask {
 	uint32_t session;	       /* ASK_SANDBOX: 1 for a session */
 	char project[IPC_PROJECT_MAX]; /* ASK_SANDBOX: for the audit, and with `agent` whose agent it is */
 	char agent[IPC_PROJECT_MAX];   /* ASK_SANDBOX: name of an agent of `project`; "": a snippet's. Never with `session` */
+	/*
+	 * ASK_SANDBOX, ASK_START: who asks, for the audit: "token:tok-xxxxxxxx" (the token's public id), "token:dev" (the one
+	 * of
+	 * --dev-token), "uid:0", "uid:0,sudo:1000" (as sudo says). A session is its opener's, each of its cells its own
+	 * asker's.
+	 */
+	char caller[IPC_CALLER_MAX];
+	char run_id[IPC_ID_MAX]; /* ASK_USAGE */
 };
 
 /* ---- supervisor -> client ---- */
@@ -75,6 +87,8 @@ enum tell_type {
 		       EOF. Else it was a session's cell: everything in it is frozen until ASK_COLLECTED, and the pipes hold what
 		       it wrote, without an end */
 	TELL_POOL,
+	TELL_METRICS, /* one fd: a sealed memfd with a struct metrics */
+	TELL_USAGE,
 	TELL_STATE, /* sent once after connecting and when it changes: pool counts and whether the policy is verified in force
 		     */
 };
@@ -98,6 +112,30 @@ struct tell_fail {
 	char text[256]; /* a sentence for the operator and the client */
 };
 
+/*
+ * What eBPF has counted of a run, beside what its cgroup's files say (which is what answers give first): the second source each
+ * figure is checked against. Differences, as everything in struct tell_end.
+ */
+struct tell_meter {
+	uint32_t there;		 /* 1: this was measured; 0: nothing of the meter's own is known (why: the log says) */
+	uint32_t execs_unlisted; /* programs that were started and have no NOTE_EXEC */
+	uint64_t cpu_us;	 /* sched_process_exit; of what still lives, as far as it has come */
+	uint64_t peak_rss;	 /* bytes, of the largest single process */
+	uint64_t written_bytes;	 /* by write() and its kin, to whatever */
+	uint64_t processes, threads, execs;
+	uint64_t oom_victims;	       /* mark_victim */
+	uint64_t oom_kills;	       /* as its memory cgroup says */
+	uint64_t rusage_cpu_us;	       /* of main and what it has waited for, as init saw it; 0: not known */
+	uint64_t syscalls_refused;     /* by its filter, those that are told by number */
+	uint64_t syscalls_interrupted; /* .. times that such a call was interrupted before it was; UINT64_MAX: not known */
+	/* The packet hook's, out of its cgroup; net_bytes is what was let out. */
+	uint64_t packets, denied_packets, denied_bytes, watched_packets, watched_bytes;
+	uint64_t events_lost; /* numbers of events that never came: their attempts are counted, and among the unlisted */
+	uint32_t
+	    incomplete; /* tasks that the meter could not follow: cpu_us lacks what their ends took, peak_rss is not exact */
+	uint32_t details_dropped; /* FLOW, SYSCALL and SAMPLES that the auditor, far behind, was not sent: sums have them */
+};
+
 struct tell_end {
 	uint32_t end;	      /* enum run_end */
 	int32_t exit_code;    /* contract: CPython's own, 128+n for signal n, 137 memory/output kill, -1 deadline */
@@ -110,12 +148,21 @@ struct tell_end {
 	uint64_t attempts, denied, allowed, would_deny; /* attempts = the other three */
 	uint64_t inbound; /* packets from outside that the policy refused: no attempts of the run's */
 	uint64_t unlisted, net_bytes;
+	struct tell_meter meter;
 	char layer[24];	  /* BROKEN: which layer failed; "" when it was none */
 	char detail[128]; /* words, e.g. "memory limit of 512 MiB exceeded"; may be empty */
 	uint32_t cell;	  /* of a session: which, from 1; 0: none ran (a session that ended while it waited), or no session */
 	uint32_t over;	  /* the sandbox is gone. Always 1 but for a cell that its session survived */
 	uint32_t refused_errno; /* the harness could not place file `refused_index` of the request; 0: it could. Nothing ran */
 	uint32_t refused_index;
+};
+
+/* Of a run that is under way: its figures so far. */
+struct tell_usage {
+	struct tell_end end; /* how it will end is not known: usage and counters alone. `detail` is empty */
+	uint64_t flow_bytes; /* of the flows that are listed: what `net_bytes` is checked against; UINT64_MAX: not known */
+	uint32_t there;	     /* 0: no such run is under way, and nothing else here says anything */
+	uint32_t pad;
 };
 
 struct tell_pool {
@@ -133,6 +180,7 @@ struct tell {
 		struct tell_grant grant;
 		struct tell_fail fail;
 		struct tell_end end;
+		struct tell_usage usage;
 		struct tell_pool pool;
 	};
 };
@@ -251,7 +299,17 @@ enum note_type {
 	NOTE_UNDRAINED,	 /* there was nobody to write its events for a while */
 	NOTE_CGROUP,	 /* one below a carried parent that has no policy: before its first event */
 	NOTE_WINDOW_END, /* in the place of NOTE_RUN_END */
-	NOTE_FLUSH,	 /* shut down: make everything durable, then close */
+	/* Of any run, before its end: */
+	NOTE_EXEC,    /* a program was started in it, or a process was chosen to be killed for want of memory */
+	NOTE_SYSCALL, /* a system call that its filter refused: its final count, once for each number */
+	NOTE_SAMPLES, /* how its use went: a few moments of it */
+	/* Of nobody's: */
+	NOTE_START,	  /* the first: who writes from here on */
+	NOTE_POLICY_TEXT, /* a part of a policy's document, before the first record that names its hash */
+	NOTE_HEAD, /* where the signed chain ends as its key's keeper knows it; also the answer to a sign_ask that is not signed
+		    */
+	NOTE_SIGNED, /* the answer to one that is */
+	NOTE_FLUSH,  /* shut down: make everything durable, then close */
 };
 
 /* Why a window ends. Names are in window_end_names[]. */
@@ -278,6 +336,24 @@ enum policy_change {
 	POLICY_CHANGE_COUNT,
 };
 
+/* Moments of a run: sums since its beginning, but for the memory, which is that moment's. */
+struct note_sample {
+	uint32_t at_ms; /* since its beginning */
+	uint32_t memory_kib;
+	uint32_t cpu_ms;
+	uint32_t processes; /* alive; 0: not known */
+	uint64_t attempts, denied, refused;
+};
+#define NOTE_SAMPLES_MAX 8
+#define NOTE_POLICY_PART 384
+
+/* Where a chain ends. */
+struct chain_head {
+	uint64_t n; /* 0: nothing was ever signed */
+	uint8_t hash[32];
+	uint8_t key_id[32]; /* SHA-256 of the public key (its 32 bytes); zeros: there is no key, nothing will be signed */
+};
+
 /* One policy, as records name it. */
 struct note_policy {
 	char name[IPC_POLICY_MAX];
@@ -297,7 +373,7 @@ struct note_judged {
 struct note {
 	uint32_t type;
 	uint32_t pad;
-	char run_id[IPC_ID_MAX]; /* all but GAP and FLUSH; an EVENT nobody claims has "", so has the POLICY for everybody */
+	char run_id[IPC_ID_MAX]; /* "" of nobody's, an EVENT nobody claims, and the POLICY for everybody */
 	char sandbox_id[IPC_ID_MAX];
 	char project[IPC_PROJECT_MAX];
 	uint64_t wall_ns; /* CLOCK_REALTIME when the supervisor wrote this */
@@ -310,6 +386,17 @@ struct note {
 			char python[32];
 			char agent[IPC_PROJECT_MAX]; /* of a tool call; "" */
 			char image[72];		     /* digest of its image */
+			char boot_id[37];	     /* of the kernel that it runs on */
+			/* What it may use at most; 0: no bound of its own */
+			uint64_t memory_bytes, output_bytes;
+			uint32_t cpu_percent, processes, open_files;
+			/* As in struct ask; "": nobody, as of an attachment's window */
+			char caller[IPC_CALLER_MAX];
+			struct {
+				uint32_t known, path_cut;
+				char path[IPC_COMMAND_MAX]; /* argv[0] as given: any bytes; of a longer one its beginning */
+				uint8_t sha256[32]; /* of the arguments, argv[0] among them, each with a NUL behind it */
+			} command;		    /* of the host's, under `weir exec` */
 		} begin;
 		struct weir_event event;
 		struct {
@@ -386,8 +473,60 @@ struct note {
 			struct note_counts counts;
 			uint64_t dropped; /* events and flows that did not get to the auditor */
 			char detail[128];
+			/* Of that time, as in struct tell_end; an empty source: not measured */
+			uint64_t cpu_us, memory_peak;
+			char cpu_source[24], memory_source[24];
+			struct tell_meter meter;
 		} window;
+		struct weir_meter_event exec;
+		struct {
+			char name[32];		     /* "ptrace"; "" when this version knows no name for it */
+			uint32_t number, error;	     /* error: the errno it was refused with */
+			uint64_t count, interrupted; /* apart, see struct refused_calls */
+			uint64_t first_ns, last_ns;  /* CLOCK_BOOTTIME; 0: not known */
+		} syscall;
+		struct {
+			uint32_t count, pad;
+			struct note_sample of[NOTE_SAMPLES_MAX];
+		} samples;
+		struct {
+			char instance[64], boot_id[37], kernel[65], version[65];
+		} start;
+		struct {
+			uint8_t hash[32]; /* SHA-256 of the whole document */
+			char name[IPC_POLICY_MAX];
+			uint32_t offset, len,
+			    total; /* bytes; total over LIMIT_AUDIT_POLICY_BYTES: none of it is sent, len is 0 */
+			uint32_t pad;
+			char text[NOTE_POLICY_PART];
+		} text;
+		struct chain_head head;
+		struct {
+			uint64_t n;
+			uint8_t hash[32], signature[64];
+		} is_signed;
 	};
+};
+
+/* ---- auditor -> supervisor ---- */
+
+/*
+ * Sign entry `n` of the chain, whose body has this digest. The supervisor computes the entry's hash itself, from what it
+ * remembers of entry n - 1 (core/chain.h), so that an auditor gone bad can neither go back nor write another past. Answered in
+ * order, by NOTE_SIGNED or, when it is not the next one, by NOTE_HEAD. With `after_break` n may be further on: entries are
+ * missing, this one says so, and it follows what the supervisor remembers; that is logged as the error that it is. So far and
+ * no further: CHAIN_AHEAD entries at most.
+ */
+enum sign_after {
+	SIGN_NEXT,    /* it follows the one before it */
+	SIGN_BREAK,   /* what is between is missing, or changed */
+	SIGN_ADOPTED, /* what is between was found unsigned at a start */
+};
+struct sign_ask {
+	uint64_t n;
+	uint32_t after_break; /* enum sign_after: it follows what the keeper remembers, whatever is between */
+	uint32_t pad;
+	uint8_t body[32];
 };
 
 /* Which text of a target's a NOTE_PLACE has. */
@@ -401,8 +540,55 @@ enum note_place {
 /* ---- client -> auditor, and back ---- */
 enum query_type {
 	QUERY_NONE,
-	QUERY_SUMMARY, /* the `egress` object of a run's answer; waits for the run's NOTE_RUN_END */
-	QUERY_RUN,     /* the whole record of one run, for GET /v1/runs/{run_id}/audit */
+	/*
+	 * What a run's answer says of its record: {"egress": …, "audit_hash": "hex"}. Waits for the run's NOTE_RUN_END.
+	 * `content` is what the client itself saw of the run; with it the record is complete: summed up, chained, and kept
+	 * before the answer is given. With `content.stored` a sealed memfd comes along.
+	 */
+	QUERY_SUMMARY,
+	QUERY_RUN,    /* the whole record of one run, for GET /v1/runs/{run_id}/audit */
+	QUERY_SEARCH, /* runs by `find`, newest first: {"runs": […], "next": "cursor" or null} */
+	QUERY_FOLLOW, /* records after `find.after`, oldest first; waits up to AUDITOR_FOLLOW_WAIT_MS for one: {"records": […],
+			 "cursor": N}. after UINT64_MAX: from now on (answered at once, with no records) */
+	QUERY_STATS,  /* the auditor's own figures, for metrics */
+	QUERY_TYPES,
+};
+
+/* What of a run only its client sees. Outputs: what the program wrote (`bytes`) and what of it was kept (`kept`, hashed). */
+enum content_kind {
+	CONTENT_CODE,	   /* of a tool call: the tool's name */
+	CONTENT_ARGUMENTS, /* standard input; of a tool call its arguments, as sent */
+	CONTENT_FILES_IN,  /* the files that came with it: path, NUL, content, one after the other */
+	CONTENT_STDOUT,
+	CONTENT_STDERR,
+	CONTENT_RESULT,	   /* of a tool call */
+	CONTENT_FILES_OUT, /* likewise */
+	CONTENT_KINDS,
+};
+struct content_told {
+	uint32_t told; /* bit 1 << enum content_kind: there is such a thing, and what follows is known of it */
+	uint32_t
+	    stored; /* likewise: its kept bytes are in the memfd, one kind after the other (LIMIT_AUDIT_CONTENT_BYTES each) */
+	struct {
+		uint64_t bytes, kept, stored;
+		uint8_t sha256[32];
+	} of[CONTENT_KINDS];
+};
+extern const char *const content_names[CONTENT_KINDS]; /* "code", "arguments", "files", "stdout", … */
+
+/* Which runs, or which records. Empty members ask for nothing. */
+struct find {
+	uint64_t since_ns, until_ns; /* CLOCK_REALTIME of a run's beginning (of a record, its own); until is not included */
+	uint64_t after;		     /* SEARCH: cursor of the answer before, 0 for the first; FOLLOW: see there */
+	uint32_t limit;		     /* at most LIMIT_AUDIT_SEARCH; 0: that many */
+	uint32_t verdicts;	     /* bits 1 << enum weir_verdict: it had an attempt with one of these */
+	uint32_t ends;		     /* bits 1 << enum run_end; an attachment's window has none */
+	uint32_t pad;
+	char project[IPC_PROJECT_MAX]; /* a filter, beside what the asker may see */
+	char policy[IPC_POLICY_MAX];   /* its name */
+	char caller[IPC_CALLER_MAX];   /* who asked for it, whole */
+	char agent[IPC_PROJECT_MAX];   /* whose tool was called; SEARCH */
+	char destination[256]; /* an address, a DNS name, or a prefix of one that ends in '*' or suffix that begins with it */
 };
 
 struct query {
@@ -411,7 +597,10 @@ struct query {
 	uint64_t req;
 	char run_id[IPC_ID_MAX];
 	char project[IPC_PROJECT_MAX]; /* "" sees every project; else a run of another project is not found */
-	char agent[IPC_PROJECT_MAX];   /* QUERY_RUN: "" sees those of every agent; else another agent's call is not found */
+	char agent[IPC_PROJECT_MAX];   /* RUN, SEARCH, FOLLOW: "" sees those of every agent; else another agent's call is not
+					  there */
+	struct content_told content;   /* SUMMARY */
+	struct find find;	       /* SEARCH and FOLLOW */
 };
 
 /*

@@ -569,6 +569,18 @@ void cgroup_box_usage(const struct cgroup_box *box, const struct cgroup_instance
 	*ret = u;
 }
 
+void cgroup_box_moment(const struct cgroup_box *box, const struct cgroup_instance *in, struct cgroup_moment *ret)
+{
+	const bool v2 = in->host.v2_has[CG_MEMORY];
+	struct cgroup_moment now = {0};
+
+	(void)read_number(box->v2_fd, "cpu.stat", "usage_usec", &now.cpu_us);
+	(void)read_number(v2 ? box->v2_fd : box->v1_fd[CG_MEMORY], v2 ? "memory.current" : "memory.usage_in_bytes", NULL,
+			  &now.memory_bytes);
+	(void)read_number(in->host.v2_has[CG_PIDS] ? box->v2_fd : box->v1_fd[CG_PIDS], "pids.current", NULL, &now.tasks);
+	*ret = now;
+}
+
 int cgroup_box_remove(struct cgroup_box *box, const struct cgroup_instance *in)
 {
 	if (!box->name[0])

@@ -102,6 +102,13 @@ struct cgroup_usage {
 };
 void cgroup_box_usage(const struct cgroup_box *box, const struct cgroup_instance *in, struct cgroup_usage *ret);
 
+/* As of this moment. Zeros: not known. Cheap enough to be asked many times a second. */
+struct cgroup_moment {
+	uint64_t cpu_us, memory_bytes;
+	uint64_t tasks; /* processes and threads, alive */
+};
+void cgroup_box_moment(const struct cgroup_box *box, const struct cgroup_instance *in, struct cgroup_moment *ret);
+
 /* Closes fds and removes the directories. -EBUSY: try again later (the fds stay open then). */
 int cgroup_box_remove(struct cgroup_box *box, const struct cgroup_instance *in);
 

@@ -18,11 +18,16 @@
 struct guard;
 
 struct guard_opts {
-	const char *pin_dir; /* e.g. /sys/fs/bpf/weir/serve; created 0700, must not exist; on a bpffs (mounted if missing) */
-	int cgroup_fd;	     /* the instance's root cgroup (v2): where the programs are attached */
-	unsigned level;	     /* depth of the governed cgroups below the cgroup2 root (root = 0): instance root's depth + 1 */
-	bool whole;	     /* the cgroup itself is governed, with all below it, as one; `level` is its own depth then */
-	uint32_t sandboxes_max, ring_bytes; /* 0: WEIR_SANDBOXES_MAX, WEIR_RING_BYTES; ring: a power of two, at least a page */
+	const char *pin_dir;	/* e.g. /sys/fs/bpf/weir/serve; created 0700, must not exist; on a bpffs (mounted if missing) */
+	int cgroup_fd;		/* the instance's root cgroup (v2): where the programs are attached */
+	unsigned level;		/* depth of the governed cgroups below the cgroup2 root (root = 0): instance root's depth + 1 */
+	bool whole;		/* the cgroup itself is governed, with all below it, as one; `level` is its own depth then */
+	uint32_t sandboxes_max; /* 0: WEIR_SANDBOXES_MAX */
+	/*
+	 * Of the ring of denials, a power of two, at least a page. What was let through has one of a quarter of it, but with
+	 * room for what one cgroup may list as far as this has. 0: WEIR_RING_BYTES.
+	 */
+	uint32_t ring_bytes;
 	/*
 	 * Called when the maps can be written and before the first program is attached, so that none ever meets an empty map
 	 * (what has no entry is denied). An error undoes all. NULL: nothing is written.
@@ -34,7 +39,10 @@ struct guard_opts {
 /* Loads, attaches and pins. On failure nothing stays pinned or attached. */
 int guard_create(struct guard **ret, const struct guard_opts *opts, struct err *e);
 
-/* Opens what an earlier instance pinned, to drain its ring and read its counters; -ENOENT when there are no pins. */
+/*
+ * Opens what an earlier instance pinned, to drain its rings and read its counters; -ENOENT when there are no pins, -EPROTO when
+ * another version of Weir pinned them, with maps of another shape.
+ */
 int guard_adopt(struct guard **ret, const char *pin_dir, struct err *e);
 
 /* Closes fds; pins, links and verdicts stay. NULL-safe, returns NULL. */
@@ -121,14 +129,19 @@ void guard_walk_flows(const struct guard *g,
 /* Removes every flow of a cgroup by walking the whole map: for sweeping, not for the run path. Returns how many. */
 int guard_sweep_flows(struct guard *g, uint64_t cgroup_id);
 
-/* Readable (epoll) when events wait. */
+/* As many events as both rings can hold. */
+#define GUARD_EVENTS_MAX ((WEIR_RING_BYTES + WEIR_RING_BYTES / WEIR_RING_SHARE) / (int)sizeof(struct weir_event))
+
+/* Readable (epoll) when events wait, in either ring: that of denials, or that of what was let through. */
 int guard_ring_fd(const struct guard *g);
 
-/* Hands at most `budget` waiting events to `cb`; returns how many, or a negative errno. */
+/* Hands at most `budget` waiting events to `cb`, denials first; returns how many, or a negative errno. */
 int guard_drain(struct guard *g, int budget, void (*cb)(void *ctx, const struct weir_event *ev), void *ctx);
 
-/* Sum over CPUs of each enum weir_stat. */
+/* Sum over CPUs and hooks of each enum weir_stat. */
 int guard_stats(const struct guard *g, uint64_t ret[WEIR_STAT_COUNT], struct err *e);
+/* .. and of each hook by itself. */
+int guard_stats_by_hook(const struct guard *g, uint64_t ret[WEIR_HOOK_COUNT][WEIR_STAT_COUNT], struct err *e);
 
 /*
  * Tries to load each program alone, without attaching, and reports it: for `weir doctor`. `report` is called once per

@@ -29,6 +29,62 @@ static int open_pin(const char *dir, const char *name)
 	return fd < 0 ? -errno : fd;
 }
 
+/* What this version's programs and its user space take for granted of each map; 0: as whoever made it wanted. */
+static const struct shape {
+	const char *name;
+	uint32_t key, value, entries;
+} shapes[] = {
+    {"sandboxes", sizeof(uint64_t), sizeof(struct weir_sandbox), 0},
+    {"policies", sizeof(uint32_t), sizeof(struct weir_policy), WEIR_POLICIES_MAX},
+    {"flows", sizeof(struct weir_flow_key), sizeof(struct weir_flow), 0},
+    {"stats", sizeof(uint32_t), sizeof(uint64_t), WEIR_HOOK_COUNT *WEIR_STAT_COUNT},
+    {"strangers", sizeof(uint32_t), sizeof(struct weir_sandbox), 1},
+    {"renewed", sizeof(uint32_t), sizeof(struct weir_renewed), 1},
+    {"images", sizeof(uint32_t), sizeof(struct weir_image), WEIR_IMAGES_MAX},
+};
+
+static bool is_of_shape(const char *name, const struct bpf_map_info *map)
+{
+	for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+		const struct shape *s = &shapes[i];
+
+		if (!strcmp(s->name, name))
+			return map->key_size == s->key && map->value_size == s->value &&
+			       (!s->entries || map->max_entries == s->entries);
+	}
+	return true; /* rings, and maps of maps */
+}
+
+/* A descriptor, or a negative errno. */
+static int open_map(const char *dir, const char *name)
+{
+	_cleanup_fd_ int fd = open_pin(dir, name);
+	struct bpf_map_info info = {0};
+	uint32_t len = sizeof info;
+
+	if (fd < 0)
+		return fd;
+	if (bpf_obj_get_info_by_fd(fd, &info, &len) < 0)
+		return -errno;
+	return is_of_shape(name, &info) ? TAKE_FD(fd) : -EPROTO;
+}
+
+int guardpins_open_map(int *ret, const char *pin_dir, const char *name, struct err *e)
+{
+	int fd = open_map(pin_dir, name);
+
+	/* The ring of denials came later than the others. */
+	if (fd == -EPROTO || (fd == -ENOENT && !strcmp(name, "denials") && guardpins_cgroup(pin_dir)))
+		return err_set(e, EPROTO, LAYER,
+			       "%s was pinned by another version of Weir (its map \"%s\"): it goes on judging, but its events "
+			       "and counters can't be read; attach it anew with this version",
+			       pin_dir, name);
+	if (fd < 0)
+		return err_errno(e, -fd, LAYER, "cannot open the pin %s/%s", pin_dir, name);
+	*ret = fd;
+	return 0;
+}
+
 bool guardpins_exist(const char *pin_dir)
 {
 	return access(pin_dir, F_OK) == 0;
@@ -81,31 +137,44 @@ void guardpins_programs(const char *pin_dir, uint32_t ret[GUARD_HOOKS])
 
 static bool look_up(const char *dir, const char *map, const void *key, void *ret)
 {
-	_cleanup_fd_ int fd = open_pin(dir, map);
+	_cleanup_fd_ int fd = open_map(dir, map);
 
 	return fd >= 0 && bpf_map_lookup_elem(fd, key, ret) == 0;
 }
 
-static bool read_stats(const char *dir, uint64_t ret[WEIR_STAT_COUNT])
+int guardpins_sum_stats(int map, uint64_t ret[WEIR_HOOK_COUNT][WEIR_STAT_COUNT], struct err *e)
 {
-	_cleanup_fd_ int fd = open_pin(dir, "stats");
 	int cpus = libbpf_num_possible_cpus();
 	_cleanup_free_ uint64_t *each = cpus > 0 ? calloc((size_t)cpus, sizeof *each) : NULL;
+	uint64_t sums[WEIR_HOOK_COUNT][WEIR_STAT_COUNT] = {0};
 
-	if (fd < 0 || !each)
-		return false;
-	for (uint32_t i = 0; i < WEIR_STAT_COUNT; i++) {
-		if (bpf_map_lookup_elem(fd, &i, each) < 0)
-			return false;
+	if (!each)
+		return err_set(e, cpus < 0 ? -cpus : ENOMEM, LAYER, "cannot hold a counter for each CPU");
+	for (uint32_t at = 0; at < WEIR_HOOK_COUNT * WEIR_STAT_COUNT; at++) {
+		if (bpf_map_lookup_elem(map, &at, each) < 0)
+			return err_errno(e, errno, LAYER, "cannot read counter %u", at);
 		for (int cpu = 0; cpu < cpus; cpu++)
-			ret[i] += each[cpu];
+			sums[at / WEIR_STAT_COUNT][at % WEIR_STAT_COUNT] += each[cpu];
 	}
+	memcpy(ret, sums, sizeof sums);
+	return 0;
+}
+
+static bool read_stats(const char *dir, uint64_t ret[WEIR_STAT_COUNT])
+{
+	_cleanup_fd_ int fd = open_map(dir, "stats");
+	uint64_t by_hook[WEIR_HOOK_COUNT][WEIR_STAT_COUNT] = {{0}};
+
+	if (fd < 0 || guardpins_sum_stats(fd, by_hook, NULL) < 0)
+		return false;
+	for (size_t at = 0; at < WEIR_HOOK_COUNT * WEIR_STAT_COUNT; at++)
+		ret[at % WEIR_STAT_COUNT] += by_hook[at / WEIR_STAT_COUNT][at % WEIR_STAT_COUNT];
 	return true;
 }
 
 void guardpins_read(const char *pin_dir, uint64_t cgroup, struct guardpins *ret)
 {
-	_cleanup_fd_ int sandboxes = open_pin(pin_dir, "sandboxes");
+	_cleanup_fd_ int sandboxes = open_map(pin_dir, "sandboxes");
 	const uint32_t first = 0;
 
 	*ret = (struct guardpins){0};
@@ -120,7 +189,7 @@ void guardpins_read(const char *pin_dir, uint64_t cgroup, struct guardpins *ret)
 
 int guardpins_give_leave(const char *pin_dir, uint64_t cgroup, struct err *e)
 {
-	_cleanup_fd_ int fd = open_pin(pin_dir, "sandboxes");
+	_cleanup_fd_ int fd = open_map(pin_dir, "sandboxes");
 	struct weir_sandbox sb = {.flags = WEIR_SB_BELOW};
 	struct timespec now;
 
@@ -147,7 +216,7 @@ static int take_leave(int map, uint64_t cgroup)
 
 int guardpins_take_leave(const char *pin_dir, uint64_t cgroup, struct err *e)
 {
-	_cleanup_fd_ int fd = open_pin(pin_dir, "sandboxes");
+	_cleanup_fd_ int fd = open_map(pin_dir, "sandboxes");
 	int rc;
 
 	if (fd == -ENOENT && !guardpins_cgroup(pin_dir))
@@ -158,7 +227,7 @@ int guardpins_take_leave(const char *pin_dir, uint64_t cgroup, struct err *e)
 
 unsigned guardpins_prune_leave(const char *pin_dir, bool (*judged)(void *ctx, uint64_t cgroup), void *ctx)
 {
-	_cleanup_fd_ int fd = open_pin(pin_dir, "sandboxes");
+	_cleanup_fd_ int fd = open_map(pin_dir, "sandboxes");
 	uint64_t key = 0, next = 0;
 	unsigned taken = 0;
 	bool more = fd >= 0 && bpf_map_get_next_key(fd, NULL, &key) == 0;

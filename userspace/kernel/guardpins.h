@@ -16,6 +16,15 @@
 /* Whether there is anything at all. */
 bool guardpins_exist(const char *pin_dir);
 
+/*
+ * Opens the pin of one of a guard's maps: `name` as guard.c has it. -EPROTO when it is there and of another shape, as another
+ * version of Weir makes it: what is in it would be misread.
+ */
+int guardpins_open_map(int *ret, const char *pin_dir, const char *name, struct err *e);
+
+/* Sums up a map "stats" over the CPUs. */
+int guardpins_sum_stats(int map, uint64_t ret[WEIR_HOOK_COUNT][WEIR_STAT_COUNT], struct err *e);
+
 /* Id of the cgroup that at least one of its links is attached to; 0: to none that is still there, or nothing is pinned. */
 uint64_t guardpins_cgroup(const char *pin_dir);
 

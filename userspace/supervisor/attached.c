@@ -80,6 +80,7 @@ static void forget(struct one *o)
 	all->count--;
 	inforce_clear(&o->policy);
 	remembered_clear(&o->names);
+	window_use_close(all->s, o);
 	free(o->parked);
 	free(o);
 }
@@ -381,10 +382,6 @@ static void on_rings(struct supervisor *s, struct source *src, uint32_t events)
 	int n;
 
 	(void)events;
-	if (notes_behind(s)) {
-		attached_want_rings(s, false);
-		return;
-	}
 	/* Each gets as much as the others: a flood in one is a flood in its own ring. */
 	n = epoll_wait(src->fd, ready, RINGS_A_TURN, 0);
 	for (int i = 0; i < n; i++) {
@@ -393,18 +390,6 @@ static void on_rings(struct supervisor *s, struct source *src, uint32_t events)
 		if (o->mine)
 			window_drain(s, o, ATTACHED_BUDGET);
 	}
-}
-
-void attached_want_rings(struct supervisor *s, bool want)
-{
-	struct attached *all = s->attached;
-	struct epoll_event ev = {.events = want ? EPOLLIN : 0};
-
-	if (!all || all->rings_off != want)
-		return;
-	ev.data.ptr = &all->rings;
-	if (epoll_ctl(s->epoll_fd, EPOLL_CTL_MOD, all->rings.fd, &ev) == 0)
-		all->rings_off = !want;
 }
 
 /* ---- beginning and end ---- */

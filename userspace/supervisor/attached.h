@@ -20,6 +20,22 @@
 #define ATTACHED_CGROUPS 64 /* below a carried parent, that are known to be told of */
 #define ATTACHED_PARKED 64  /* events of one attachment that wait for the name of the policy that judged them */
 
+/* What the processes of an attachment's cgroup use: window_use.c. */
+struct window_use {
+	bool known;		/* what follows was read at the window's beginning, or at the end of the one before */
+	bool metered, refused;	/* refused: the meter would not have it, and that was logged */
+	bool base_known;	/* the meter could be read then */
+	struct weir_meter base; /* with what lived then .. */
+	uint64_t processes_ended, threads_ended; /* .. and without */
+	uint64_t base_cpu_us, base_oom_kills;
+	struct cgroup_usage seen; /* when it was looked at last: a cgroup that is gone says nothing */
+	uint64_t events_from;	  /* number of the last event before the window */
+	uint64_t events;	  /* that have come since */
+	unsigned execs_dropped;
+	struct weir_meter walk; /* found by the last metered_look(), if that was since the window began */
+	bool walk_known;
+};
+
 /* One attachment, as this service has it. */
 struct one {
 	TAILQ_ENTRY(one) link;
@@ -50,6 +66,8 @@ struct one {
 	struct progress_slot *slot; /* NULL: there was none free */
 	uint64_t dropped;	    /* notes that the auditor has not got */
 	bool full;		    /* its flows are nearly as many as are listed */
+	struct window_use use;
+	struct told_usage told_usage;
 
 	/* What was found when it was looked at. */
 	bool looked;
@@ -66,9 +84,8 @@ struct attached {
 	struct supervisor *s;
 	struct one_list list;
 	unsigned count, open_guards, guards_max;
-	struct source rings; /* an epoll set of its own: one switch for all of them */
-	bool rings_off;
-	int drain_fd; /* the lock; -1: somebody else writes, or there is nothing to write */
+	struct source rings; /* an epoll set of its own: each gets its turn */
+	int drain_fd;	     /* the lock; -1: somebody else writes, or there is nothing to write */
 	struct progress *progress;
 	struct attach_check *check; /* too large for the stack */
 	struct target_roots roots;
@@ -97,6 +114,9 @@ struct window_gap {
 void window_begin(struct supervisor *s, struct one *o, const struct window_gap *gap, const struct attachment *sockets);
 /* Writes what the ring still holds, what each flow came to, and the sums. */
 void window_end(struct supervisor *s, struct one *o, enum window_end why, const char *detail);
+/* Whether it is the open window of that run_id; and its figures as of now, with what metered_look() has found. */
+bool window_is(const struct one *o, const char *run_id);
+bool window_now(struct one *o, struct tell_usage *ret);
 /* What waits in the ring, at most `budget` events. */
 void window_drain(struct supervisor *s, struct one *o, int budget);
 /* Events that waited for the name of their policy; with `all`, without it. */
@@ -104,6 +124,20 @@ void window_unpark(struct supervisor *s, struct one *o, bool all);
 void window_drift(struct supervisor *s, const struct one *o, const char *name, const char *text, bool over);
 /* Reads the counters and puts them where the next service finds them. */
 void window_look(struct supervisor *s, struct one *o);
+
+/* ---- window_use.c ---- */
+/* Meters it, if it is not yet; `now`: the counters of its entry. */
+void window_use_begin(struct supervisor *s, struct one *o, const struct weir_sandbox *now);
+void window_use_look(struct one *o);
+void window_use_event(struct one *o, const struct weir_event *ev);
+/* Fills in the members of `ret` that are its own, and what the entry says of packets. The next window's begins. */
+void window_use_end(struct supervisor *s, struct one *o, const struct weir_sandbox *now, struct note *ret);
+void window_use_walked(struct supervisor *s); /* of metered_look() */
+void window_use_now(struct one *o, const struct weir_sandbox *now, struct tell_end *ret);
+void window_use_close(struct supervisor *s, struct one *o);
+
+/* A program was started in a cgroup that is no sandbox of ours: into the window of its attachment, if there is one. */
+void attached_exec(struct supervisor *s, const struct weir_meter_event *ev);
 
 /* ---- attached_one.c ---- */
 /* Whatever is due: its file, its window, whether it holds. */
@@ -132,7 +166,6 @@ void attached_close(struct supervisor *s);
 /* Does what is due. To be called whenever the loop turns; most times it is nothing. */
 void attached_tick(struct supervisor *s);
 uint64_t attached_wake_ns(const struct supervisor *s); /* when it is; 0: never */
-void attached_want_rings(struct supervisor *s, bool want);
 /* The host's addresses or name servers have changed. */
 void attached_refresh(struct supervisor *s);
 /* Looks at all of them now. */

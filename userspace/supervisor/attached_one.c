@@ -273,6 +273,7 @@ static void roll(struct supervisor *s, struct one *o, enum window_end why, const
 void one_end(struct supervisor *s, struct one *o, enum window_end why, const char *detail)
 {
 	window_end(s, o, why, detail);
+	window_use_close(s, o);
 	one_close(o);
 	o->mine = o->follows = false;
 }

@@ -50,7 +50,14 @@ void box_note_begin(struct supervisor *s, const struct box *b, struct note *n)
 	const struct box_template *t = b->t;
 
 	slot_name(&s->inforce[t->slot], &n->begin.policy);
+	memcpy(n->begin.caller, b->caller, sizeof n->begin.caller);
 	snprintf(n->begin.python, sizeof n->begin.python, "%s", template_python(t));
+	snprintf(n->begin.boot_id, sizeof n->begin.boot_id, "%s", boot_id());
+	n->begin.memory_bytes = b->memory_bytes;
+	n->begin.output_bytes = t->call ? LIMIT_CALL_OUTPUT_BYTES : LIMIT_OUTPUT_BYTES;
+	n->begin.cpu_percent = s->tight[t->slot].cgroup.cpu_percent;
+	n->begin.processes = s->tight[t->slot].cgroup.pids - SANDBOX_PIDS_OWN;
+	n->begin.open_files = s->tight[t->slot].open_files;
 	if (!t->call)
 		return;
 	snprintf(n->begin.agent, sizeof n->begin.agent, "%s", t->agent);
@@ -135,11 +142,13 @@ static void do_open_gate(struct supervisor *s, struct box *b)
 		return;
 	}
 	b->ran = b->begun = true;
+	timeline_begin(s, b);
 	b->t->served++;
 	note_init(&n, NOTE_RUN_BEGIN, b);
 	box_note_begin(s, b, &n);
 	n.begin.timeout_s = b->timeout_s;
 	notes_push(s, &n);
+	metered_tell_parked(s, b);
 }
 
 static void do_kill(struct supervisor *s, struct box *b)
@@ -251,6 +260,8 @@ static bool begin_belated(struct supervisor *s, struct box *b)
 	note_init(&n, NOTE_RUN_BEGIN, b);
 	box_note_begin(s, b, &n);
 	notes_push(s, &n);
+	metered_drain(s);
+	metered_tell_parked(s, b);
 	return true;
 }
 
@@ -264,6 +275,10 @@ static void report_run(struct supervisor *s, struct box *b)
 	account_end(s, b, &t.end, &oom_kills);
 	box_describe(b, oom_kills, b->ran, &t.end);
 	t.end.duration_us = b->ended_ns > b->opened_ns ? (b->ended_ns - b->opened_ns) / 1000 : 0;
+	timeline_end(s, b); /* before what was refused begins anew */
+	refused_report(s, b, &t.end.meter);
+	account_dropped(b, &t.end.meter);
+	metrics_run_ended(s, b, &t.end);
 	if (recorded) {
 		note_init(&n, NOTE_RUN_END, b);
 		n.end = t.end;
@@ -283,6 +298,8 @@ static void report_unused(struct supervisor *s, struct box *b)
 	note_init(&n, NOTE_RUN_END, b);
 	n.end.over = 1;
 	account_end(s, b, &n.end, &oom_kills);
+	refused_report(s, b, &n.end.meter);
+	account_dropped(b, &n.end.meter);
 	box_describe(b, oom_kills, false, &n.end);
 	if (b->failed_step == STEP_NONE) {
 		n.end.end = RUN_END_CANCELLED;
@@ -350,6 +367,8 @@ static bool remove_cgroups(struct supervisor *s, struct box *b)
 
 static void box_free(struct box *b)
 {
+	timeline_drop(b);
+	refused_drop(b);
 	free(b->flows);
 	free(b);
 }
@@ -385,6 +404,7 @@ static void release(struct supervisor *s, struct box *b)
 	forget_flows(s, b);
 	if (b->guarded && guard_del_sandbox(s->guard, b->cgroup.id, &e) < 0)
 		log_error("%s: its policy entry stays: %s", b->id, e.msg);
+	metered_remove(s, b);
 	TAILQ_REMOVE(&s->boxes, b, link);
 	s->counts[BOX_GONE]--;
 	b->t->counts[BOX_GONE]--;

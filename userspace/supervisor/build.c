@@ -142,7 +142,7 @@ static int do_policy_entry(struct build *x, struct err *e)
 	int rc = guard_set_sandbox(x->s->guard, x->b->cgroup.id, x->b->t->slot, WEIR_SB_PROBE | WEIR_SB_OWN_NET, e);
 
 	x->b->guarded = rc == 0;
-	return rc;
+	return rc < 0 ? rc : metered_add(x->s, x->b, e);
 }
 
 static int do_policy_effective(struct build *x, struct err *e)
@@ -189,6 +189,8 @@ static int do_channels(struct build *x, struct err *e)
 		rc = out_pipe(&b->err, &x->ch.err, "output pipes", e);
 	if (rc == 0 && b->t->call)
 		rc = out_pipe(&b->result, &x->ch.result, "result pipe", e);
+	if (rc == 0)
+		rc = refused_make(b, e);
 	/* /dev/stdout opens the pipe anew, which asks who owns it. */
 	if (rc == 0 && (fchown(x->ch.out, b->uid, b->uid) < 0 || fchown(x->ch.err, b->uid, b->uid) < 0))
 		rc = err_errno(e, errno, "channels", "give the output pipes to the sandbox");
@@ -225,6 +227,7 @@ static void __attribute__((noreturn)) become_init(const struct build *x)
 	want[n++] = x->ch.out;
 	want[n++] = x->ch.err;
 	want[n++] = x->ch.result >= 0 ? x->ch.result : s->own_filter_fd; /* a snippet's place is held, and nobody uses it */
+	want[n++] = refused_fd(x->b);
 	for (int i = 0; i < x->ch.task_count; i++)
 		want[n++] = x->ch.tasks[i];
 	for (int i = 0; i < n; i++)
@@ -494,6 +497,7 @@ void box_load(struct supervisor *s, struct box *b)
 	struct late l = {.s = s, .b = b};
 
 	pool_weigh_loading(s, b);
+	account_load(s, b);
 	if (late_step(s, b, STEP_LOAD, do_load, &l) == 0 && !l.sent)
 		loaded(s, b, true); /* left out by a test */
 }
@@ -556,6 +560,7 @@ static void init_failed(struct supervisor *s, struct box *b, const struct init_r
 
 static void init_exited(struct supervisor *s, struct box *b, const struct init_report *r)
 {
+	b->rusage_cpu_us = r->cpu_us;
 	/* A session that dies while its cell's end is being told: the cell had an end of its own. */
 	if (!b->have_status) {
 		b->status = r->status;
@@ -589,6 +594,7 @@ static void hear_init(struct supervisor *s, struct box *b, const struct init_rep
 		return;
 	case REPORT_STARTED:
 		b->started = true;
+		refused_started(b, r->error);
 		if (b->t->call)
 			box_made(s, b); /* what is left is up to the image's own interpreter, which may take its time */
 		maybe_ready(s, b);
@@ -647,8 +653,12 @@ static int read_gate(const struct box *b, struct gate_report *ret, pid_t *ret_pi
 	struct iovec iov = {ret, sizeof *ret};
 	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof control.buf};
 	ssize_t n = recvmsg(b->gate.fd, &mh, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-	const struct cmsghdr *c = n < 0 ? NULL : CMSG_FIRSTHDR(&mh);
+	const struct cmsghdr *c;
 
+	/* It ended without reading our last word. The kernel says so first, and once; what it has said itself comes after. */
+	if (n < 0 && errno == ECONNRESET)
+		n = recvmsg(b->gate.fd, &mh, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+	c = n < 0 ? NULL : CMSG_FIRSTHDR(&mh);
 	if (n < 0 && errno == EAGAIN)
 		return 0;
 	if (n < 0 || (n == 0 && !c)) /* an empty message has its sender's credentials */

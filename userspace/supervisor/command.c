@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "core/cleanup.h"
+#include "kernel/confine.h"
 
 #ifndef LANDLOCK_ACCESS_FS_REFER
 #define LANDLOCK_ACCESS_FS_REFER (1ull << 13)
@@ -238,8 +239,15 @@ static int do_cgroup1_join(struct child *x)
 static int do_rlimits(struct child *x)
 {
 	const struct rlimit files = {x->c->open_files, x->c->open_files};
+	const int keep[] = {x->report_fd, x->c->stderr_fd};
+	struct err e;
 
-	return x->c->open_files && setrlimit(RLIMIT_NOFILE, &files) < 0 ? -errno : 0;
+	if (!x->c->open_files)
+		return 0;
+	/* What is inherited from us may be more than the command may have, and the steps to come open a few. */
+	if (confine_fds("limits", keep, sizeof keep / sizeof keep[0], &e) < 0)
+		return -e.code;
+	return setrlimit(RLIMIT_NOFILE, &files) < 0 ? -errno : 0;
 }
 
 static bool keeps(const struct command *c, unsigned long cap)

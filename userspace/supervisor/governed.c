@@ -3,12 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <gnutls/crypto.h>
 #include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -205,7 +207,7 @@ static int do_policy_entry(struct governed *g, struct err *e)
 	int rc = guard_set_sandbox(g->s->guard, g->box->cgroup.id, 0, 0, e);
 
 	g->box->guarded = rc == 0;
-	return rc;
+	return rc < 0 ? rc : metered_add(g->s, g->box, e);
 }
 
 static int do_policy_effective(struct governed *g, struct err *e)
@@ -224,24 +226,72 @@ static const struct {
     {COMMAND_POLICY_EFFECTIVE, do_policy_effective},
 };
 
+static uint64_t microseconds(const struct timeval *t)
+{
+	return (uint64_t)t->tv_sec * 1000000 + (uint64_t)t->tv_usec;
+}
+
+/* False: it has not ended yet. */
+static bool reap(struct governed *g, int flags)
+{
+	struct rusage used;
+	pid_t got;
+
+	do
+		got = wait4(g->box->init_pid, &g->status, flags, &used);
+	while (got < 0 && errno == EINTR);
+	if (got == 0)
+		return false;
+	if (got > 0)
+		g->box->rusage_cpu_us = microseconds(&used.ru_utime) + microseconds(&used.ru_stime);
+	g->ended = true;
+	return true;
+}
+
 static void on_pidfd(struct supervisor *s, struct source *src, uint32_t events)
 {
 	struct governed *g = src->owner;
 
 	(void)events;
-	if (waitpid(g->box->init_pid, &g->status, WNOHANG) != g->box->init_pid)
+	if (!reap(g, WNOHANG))
 		return;
-	g->ended = true;
 	source_close(s, src);
+}
+
+/* The arguments may hold what nobody else should read: the record has the first, and a hash of all. */
+static void note_command(const struct command *c, struct note *n)
+{
+	__typeof__(n->begin.command) *ret = &n->begin.command;
+	gnutls_hash_hd_t hash;
+
+	if (!c->argv[0] || gnutls_hash_init(&hash, GNUTLS_DIG_SHA256) < 0) {
+		log_error("the command's hash can't be made: it is not in the record");
+		return;
+	}
+	for (char *const *arg = c->argv; *arg; arg++)
+		(void)gnutls_hash(hash, *arg, strlen(*arg) + 1);
+	gnutls_hash_deinit(hash, ret->sha256);
+	ret->known = 1;
+	ret->path_cut = strlen(c->argv[0]) >= sizeof ret->path;
+	snprintf(ret->path, sizeof ret->path, "%s", c->argv[0]);
 }
 
 static void note_begin(struct governed *g)
 {
+	const struct policy_limits *l = &g->s->inforce[SLOT_SNIPPET].policy->limits;
 	struct note n;
 
 	note_init(&n, NOTE_RUN_BEGIN, g->box);
 	slot_name(&g->s->inforce[SLOT_SNIPPET], &n.begin.policy);
+	memcpy(n.begin.caller, g->box->caller, sizeof n.begin.caller);
+	note_command(g->command, &n);
+	snprintf(n.begin.boot_id, sizeof n.begin.boot_id, "%s", boot_id());
+	n.begin.memory_bytes = l->memory_bytes;
+	n.begin.cpu_percent = (uint32_t)l->cpu_percent;
+	n.begin.processes = (uint32_t)l->processes;
+	n.begin.open_files = (uint32_t)l->open_files;
 	notes_push(g->s, &n);
+	timeline_begin(g->s, g->box);
 }
 
 static int start(struct governed *g, struct err *e)
@@ -270,7 +320,7 @@ static int start(struct governed *g, struct err *e)
 	return rc < 0 ? err_errno(e, -rc, "process", "watch the command") : 0;
 }
 
-static int make_box(struct governed *g, struct err *e)
+static int make_box(struct governed *g, const char *caller, struct err *e)
 {
 	struct box *b = calloc(1, sizeof *b);
 
@@ -279,6 +329,7 @@ static int make_box(struct governed *g, struct err *e)
 	box_init(b);
 	snprintf(b->id, sizeof b->id, "%.47s", g->s->instance);
 	snprintf(b->project, sizeof b->project, GOVERNED_PROJECT);
+	snprintf(b->caller, sizeof b->caller, "%s", caller);
 	TAILQ_INSERT_TAIL(&g->s->boxes, b, link);
 	g->box = b;
 	return 0;
@@ -310,6 +361,8 @@ int governed_new(struct governed **ret, const struct governed_config *config, in
 	g->keeper.fd = -1;
 	g->s->inforce[SLOT_SNIPPET] = *config->policy;
 	memset(config->policy, 0, sizeof *config->policy);
+	g->s->config.key_dir_fd = config->key_dir_fd;
+	g->s->chain_untold = true;
 	g->s->admit = admit;
 	rc = instance_open(g->s, auditor_fd, e);
 	if (rc == 0)
@@ -321,7 +374,7 @@ int governed_new(struct governed **ret, const struct governed_config *config, in
 	if (rc == 0)
 		rc = watch_keeper(g, config->keeper_fd, e);
 	if (rc == 0)
-		rc = make_box(g, e);
+		rc = make_box(g, config->caller, e);
 	if (rc == 0)
 		rc = start(g, e);
 	if (rc < 0) {
@@ -378,9 +431,7 @@ static void kill_all(struct governed *g)
 		log_error("%s: kill the cgroup: %s", b->id, strerror(-rc));
 	if (b->ran && !g->ended) {
 		(void)syscall(SYS_pidfd_send_signal, b->pidfd.fd, SIGKILL, NULL, 0);
-		while (waitpid(b->init_pid, &g->status, 0) < 0 && errno == EINTR)
-			;
-		g->ended = true;
+		(void)reap(g, 0);
 	}
 	box_confirm_empty(b);
 }
@@ -418,43 +469,33 @@ static void describe_end(const struct governed *g, struct tell_end *t)
 	}
 }
 
-static void count(struct governed *g, struct tell_end *t)
-{
-	struct weir_sandbox counters = {0};
-	struct cgroup_usage u;
-	struct err e;
-
-	cgroup_box_usage(&g->box->cgroup, &g->s->cgroups, &u);
-	if (guard_get_sandbox(g->s->guard, g->box->cgroup.id, &counters, &e) < 0)
-		log_error("%s: its counters can't be read: %s", g->box->id, e.msg);
-	t->cpu_us = u.cpu_us;
-	t->memory_peak = u.memory_peak;
-	snprintf(t->cpu_source, sizeof t->cpu_source, "%s", u.cpu_source);
-	snprintf(t->memory_source, sizeof t->memory_source, "%s", u.memory_source);
-	t->attempts = counters.attempts;
-	t->denied = counters.denied;
-	t->allowed = counters.allowed;
-	t->would_deny = counters.would_deny;
-	t->inbound = counters.inbound;
-	t->unlisted = counters.unlisted;
-	t->net_bytes = counters.bytes;
-	if (u.oom_kills && !t->detail[0])
-		snprintf(t->detail, sizeof t->detail, "the policy's memory limit was exceeded");
-}
-
 static void report(struct governed *g, uint64_t ended_ns)
 {
 	struct supervisor *s = g->s;
+	uint64_t oom_kills;
 	struct note n;
 
-	notes_drain_all(s);
 	note_init(&n, NOTE_RUN_END, g->box);
 	describe_end(g, &n.end);
 	n.end.duration_us = (ended_ns - g->box->opened_ns) / 1000;
-	count(g, &n.end);
-	box_report_flows(s, g->box);
+	account_end(s, g->box, &n.end, &oom_kills);
+	if (oom_kills && !n.end.detail[0])
+		snprintf(n.end.detail, sizeof n.end.detail, "the policy's memory limit was exceeded");
+	n.end.meter.syscalls_refused = n.end.meter.syscalls_interrupted = REFUSED_UNKNOWN;
+	timeline_end(s, g->box);
+	account_dropped(g->box, &n.end.meter);
 	notes_push(s, &n);
 	notes_flush(s);
+}
+
+static int wait_ms(const struct supervisor *s)
+{
+	const int most = s->refresh_ns ? 100 : (int)(CHECK_NS / 1000000);
+	const uint64_t look = timeline_wake_ns(s), now = now_ns();
+
+	if (!look || look >= now + (uint64_t)most * 1000000)
+		return most;
+	return look > now ? (int)((look - now) / 1000000) + 1 : 0;
 }
 
 int governed_wait(struct governed *g, int *ret_status, struct err *e)
@@ -464,8 +505,9 @@ int governed_wait(struct governed *g, int *ret_status, struct err *e)
 
 	while (!g->ended && !s->fatal) {
 		check(g);
+		timeline_tick(s);
 		if (!s->fatal)
-			turn(s, s->refresh_ns ? 100 : (int)(CHECK_NS / 1000000));
+			turn(s, wait_ms(s));
 	}
 	ended_ns = now_ns();
 	kill_all(g);
@@ -509,8 +551,10 @@ static void release_box(struct governed *g)
 	source_close(s, &b->pidfd);
 	if (b->guarded && guard_del_sandbox(s->guard, b->cgroup.id, &e) < 0)
 		log_error("%s: its policy entry stays: %s", b->id, e.msg);
+	metered_remove(s, b);
 	remove_cgroup(g);
 	TAILQ_REMOVE(&s->boxes, b, link);
+	timeline_drop(b);
 	free(b->flows);
 	free(b);
 	g->box = NULL;

@@ -9,12 +9,13 @@
 #include <stdbool.h>
 
 #include "core/err.h"
+#include "core/tokens.h"
 #include "kernel/inforce.h"
 #include "supervisor/command.h"
 
-#define GOVERNED_PROJECT "exec"	  /* what its runs are listed under */
-#define GOVERNED_INSTANCE "exec-" /* what the names of its instances begin with */
-#define GOVERNED_KEEP "k"	  /* the message to the keeper that brings the kill file */
+#define GOVERNED_PROJECT PROJECT_EXEC /* what its runs are listed under */
+#define GOVERNED_INSTANCE "exec-"     /* what the names of its instances begin with */
+#define GOVERNED_KEEP "k"	      /* the message to the keeper that brings the kill file */
 
 struct governed_config {
 	const char *instance;	       /* also the run's id */
@@ -25,6 +26,8 @@ struct governed_config {
 	 * here as one message of one byte, and writes to it when the other end of this socket closes without a word.
 	 */
 	int keeper_fd;
+	int key_dir_fd;	    /* as in struct supervisor_config */
+	const char *caller; /* as in struct ask */
 };
 
 struct governed;

@@ -15,11 +15,16 @@
 #include "kernel/cgroup.h"
 #include "kernel/guard.h"
 #include "kernel/inforce.h"
+#include "kernel/meter.h"
 #include "plan.h"
 #include "registry/agents.h"
 #include "registry/store.h"
+#include "supervisor/metrics.h"
+#include "supervisor/refused.h"
 #include "supervisor/remember.h"
+#include "supervisor/signer.h"
 #include "supervisor/supervisor.h"
+#include "supervisor/timeline.h"
 
 struct supervisor;
 struct box;
@@ -41,7 +46,12 @@ struct client {
 /* Where the kernel's counters stood when what is being accounted began: a run, a session's cell, or the time between two. */
 struct baseline {
 	struct weir_sandbox counters;
+	struct weir_meter meter; /* with what lived then */
+	bool meter_known;	 /* .. and it could be read */
 	uint64_t cpu_us;
+	uint64_t oom_kills;
+	uint64_t main_cpu_us; /* of its main process alone */
+	uint64_t events;      /* of its own that have come: box.events */
 };
 
 /*
@@ -65,6 +75,13 @@ struct way_out {
 	bool asked, ready;	  /* the gateway was asked for a carrier; it has answered that there is one */
 };
 
+/* What was told of a run that goes on, and when (CLOCK_MONOTONIC): usage.c. */
+struct told_usage {
+	uint64_t at_ns;
+	char run_id[IPC_ID_MAX];
+	struct tell_usage told;
+};
+
 struct box {
 	TAILQ_ENTRY(box) link;
 	struct box_template *t; /* what it is made from; NULL: a command of `weir exec` */
@@ -79,6 +96,7 @@ struct box {
 	struct cgroup_box cgroup;
 	uint64_t memory_bytes; /* its limit */
 	bool guarded;	       /* has an entry in the sandboxes map */
+	bool metered;	       /* has one in the meter's */
 	pid_t init_pid;
 	pid_t payload_pid; /* as the host sees it, from the credentials of the gate */
 	int main_fd;	   /* pidfd of the payload; -1 before it is verified */
@@ -106,6 +124,8 @@ struct box {
 	uint64_t req;
 	uint64_t waited_us; /* how much of its making the client had to wait for */
 	char project[IPC_PROJECT_MAX];
+	char caller[IPC_CALLER_MAX]; /* who asked for it; of a session its opener */
+	char cell_caller[IPC_CALLER_MAX];
 	char run_id[IPC_ID_MAX]; /* whose record what happens now belongs to; between cells the session's */
 	uint32_t timeout_s;
 	bool begun; /* its record has a beginning */
@@ -123,18 +143,28 @@ struct box {
 
 	/* A session. */
 	bool session;
-	uint32_t cell;		/* asked for so far */
-	bool any_ran;		/* one of its gates was opened */
-	bool asked;		/* one of its cells is on its way, from ASK_START to TELL_END */
-	char why[96];		/* what ended it, in words; "" nothing to say */
-	uint64_t life_ns;	/* when it ends, whatever it does */
-	uint64_t began_ns;	/* the grant */
-	uint64_t cpu_before_us; /* .. what was spent up to then */
-	uint64_t memory_peak;	/* the highest of its cells, and of the times between */
-	uint64_t net_bytes;
-	struct tell_end between; /* counters of the times between cells: what the session's own record lists */
+	uint32_t cell;		 /* asked for so far */
+	bool any_ran;		 /* one of its gates was opened */
+	bool asked;		 /* one of its cells is on its way, from ASK_START to TELL_END */
+	char why[96];		 /* what ended it, in words; "" nothing to say */
+	uint64_t life_ns;	 /* when it ends, whatever it does */
+	uint64_t began_ns;	 /* the grant */
+	struct tell_end between; /* what was used and tried in the times between cells: the session's own record */
 	struct source frozen;	 /* cgroup.events; fd -1 unless it is a session */
 	bool pausing;		 /* waits for the kernel to say that it is frozen */
+
+	struct timeline *timeline; /* timeline.c; NULL: none */
+	struct told_usage usage;
+	struct weir_meter walk; /* found by the last metered_look(), if that was since the baseline */
+	bool walk_known;
+	struct refused *refused; /* refused.c; NULL: nothing was */
+	uint64_t rusage_cpu_us;	 /* of main, as init reported its end; 0: it has not */
+	uint64_t events;	 /* that have come from the kernel's ring, its carrier's not among them */
+	/* Programs that an agent's modules started while they were imported: told when its record begins. */
+	struct weir_meter_event *execs;
+	unsigned exec_count;
+	unsigned execs_dropped;			  /* since the beginning: not told, as there was no room for them */
+	unsigned events_dropped, details_dropped; /* likewise */
 
 	/* Of it and of its carrier: remembered so that final counts can be asked for without walking the kernel's whole map. */
 	struct weir_flow_key *flows;
@@ -216,15 +246,21 @@ struct supervisor {
 	struct cgroup_instance cgroups;
 	bool have_cgroups;
 	struct guard *guard;
-	int init_fd; /* sealed memfd of weir-init */
+	struct meter *meter; /* NULL: it could not be made, and that was logged */
+	uint64_t looked_ns;  /* when figures of what goes on were gathered last: usage.c */
+	int init_fd;	     /* sealed memfd of weir-init */
 	int own_filter_fd;
 	uint32_t own_filter_len;
 
-	struct source signal_src, ring_src, auditor_src, addresses_src, gateway_src;
+	struct source signal_src, ring_src, meter_src, auditor_src, addresses_src, gateway_src;
 	struct way_host way_host;
 	struct stat resolv_conf; /* as it was when name servers were read last */
 	struct note_queue *notes;
-	bool ring_off; /* the ring does not wake us: see notes.c */
+	struct told_policies *told_policies; /* policy_text.c */
+	struct signer *signer;		     /* signer.c */
+	bool chain_untold;		     /* no log line says how far the chain is: standard error is a command's */
+	struct counted *counted;	     /* metrics.c */
+	bool notes_want_out;		     /* some wait for the auditor, and it is told when there is room */
 	struct client clients[SUPERVISOR_CLIENTS_MAX];
 	unsigned client_count;
 	struct {
@@ -404,19 +440,54 @@ void sup_session_check_frozen(struct supervisor *s, struct box *b);
 void sup_session_expired(struct supervisor *s, struct box *b);
 void sup_session_outlived(struct supervisor *s, struct box *b);
 void sup_session_close(struct supervisor *s, struct box *b);
+/* Of the session's own record, as its end would have it now. */
+void sup_session_now(struct supervisor *s, const struct box *b, struct tell_usage *ret);
 
 /* ---- account.c: what a run, a cell, or the time between two used and tried ---- */
 void account_begin(struct supervisor *s, struct box *b);
-/* The same for a tool's: its CPU from now on; what its modules tried while they were imported is its own. */
+/* Of a tool's, whose modules are about to be imported: programs that they start are its own. */
+void account_load(struct supervisor *s, struct box *b);
+/* .. which is granted: its CPU from now on; what its modules tried while they were imported is its own. */
 void account_grant(struct supervisor *s, struct box *b);
+/* What the kernel has counted of it by now: of its carrier, what was refused there. */
+void account_counters(struct supervisor *s, const struct box *b, struct weir_sandbox *ret);
 /* Whether anything was tried since the beginning. */
 bool account_tried(struct supervisor *s, const struct box *b);
 /* Everything since the beginning: events and flows into the record, sums to *ret. What comes now is the next one's. */
 void account_end(struct supervisor *s, struct box *b, struct tell_end *ret, uint64_t *ret_oom_kills);
+/* After all of its details, before its end: how many of them were dropped since the last time. */
+void account_dropped(struct box *b, struct tell_meter *ret);
+/* As account_end(), but as of now: it reads, and changes nothing. No flow and no event is waited for. */
+void account_now(struct supervisor *s, const struct box *b, struct tell_usage *ret);
 /* For a next one: its own peak of memory and its own allowance of flows. When all of it is frozen. */
 void account_renew(struct supervisor *s, struct box *b);
 void box_report_flows(struct supervisor *s, struct box *b); /* final counts of every listed flow, to the auditor */
 void box_remember_flow(struct box *b, const struct weir_flow_key *k);
+
+/* ---- usage.c: figures of what is under way ---- */
+/* Answers ASK_USAGE: of a run, a cell, a session, a command of the host's, or an attachment's open window. */
+void usage_tell(struct supervisor *s, struct client *c, const struct ask *a);
+
+/* ---- metered.c: what eBPF has counted of tasks (kernel/meter.h) ---- */
+int metered_open(struct supervisor *s, struct err *e);
+int metered_add(struct supervisor *s, struct box *b, struct err *e); /* when its cgroup is made; before anything is in it */
+void metered_remove(struct supervisor *s, struct box *b);
+/* What comes now is what is being accounted: with what it is already, and no event of what was before. */
+void metered_begin(struct supervisor *s, struct box *b);
+/* The same for the CPU time of a tool's alone. All of it is frozen. */
+void metered_grant(struct supervisor *s, struct box *b);
+/* Since the beginning; the next one's begins. */
+void metered_end(struct supervisor *s, struct box *b, struct tell_meter *ret);
+/* Walks once, for all that is metered; and what that has found of one. Nothing is filled in where it has found nothing. */
+void metered_look(struct supervisor *s);
+void metered_now(const struct box *b, struct tell_meter *ret);
+/* For a next one: programs are listed anew, and its own largest process. When all of it is frozen. */
+void metered_renew(struct supervisor *s, struct box *b);
+/* The record of a tool's begins: programs that were started before it are its own. */
+void metered_tell_parked(struct supervisor *s, struct box *b);
+/* Its events, all that there are: before an end is told. */
+void metered_drain(struct supervisor *s);
+const char *boot_id(void); /* of the kernel; "" when it does not say */
 
 /* ---- cpus.c ---- */
 void cpus_take(struct supervisor *s, struct box *b);
@@ -458,15 +529,26 @@ void note_init_session(struct note *n, enum note_type type, const struct box *b)
 /* Sends it once into the record of each run under way under that policy, of each session and of each of their cells. */
 void notes_push_to_runs(struct supervisor *s, enum slot slot, const struct note *n);
 /*
- * Queues; EVENT and FLOW are dropped when the auditor is hopelessly behind: it then misses what the counters of the run's end
- * say, and shows the difference as lost.
+ * Sends, or queues (note_queue.h). Details of which its record has too many waiting are dropped, and then it returns false:
+ * whoever sent them counts them for the end of the run. Without room for anything else the service ends.
  */
 bool notes_push(struct supervisor *s, const struct note *n);
+/* A detail of its run: one that is dropped is counted, for account_dropped(). */
+void notes_push_detail(struct supervisor *s, struct box *b, const struct note *n);
 void notes_pump(struct supervisor *s);
-bool notes_behind(const struct supervisor *s);		 /* more waits for the auditor than should */
-void notes_flush(struct supervisor *s);			 /* blocking, bounded: at the end */
-void notes_drain_ring(struct supervisor *s, int budget); /* not while the auditor is behind */
-void notes_drain_all(struct supervisor *s);		 /* in any case: a run ends, and its events must be its own */
+bool notes_behind(const struct supervisor *s); /* more waits for the auditor than should */
+void notes_flush(struct supervisor *s);	       /* blocking, bounded */
+void notes_finish(
+    struct supervisor *s); /* after NOTE_FLUSH: that, and answers what the auditor asks until it hangs up, bounded */
+void notes_drain_ring(struct supervisor *s, int budget);
+void notes_drain_all(struct supervisor *s); /* in any case: a run ends, and its events must be its own */
+
+/* ---- policy_text.c ---- */
+/* Its document into the record, when it was not told lately: before the first record that names its hash. */
+void policy_text_tell(struct supervisor *s, const struct inforce *f);
+/* Those in force, again, when it is time: the record lets go of what it has not heard of for long. */
+void policy_text_tick(struct supervisor *s);
+void policy_text_free(struct supervisor *s);
 
 /* ---- sweep.c ---- */
 int sweep_claim(struct supervisor *s, struct err *e); /* the instance's lock */

@@ -35,7 +35,8 @@
 #define GUARD_CHECK_NS 2000000000ull
 #define ASKS_A_TURN 64
 #define STOP_MS 5000
-#define CHILD_WAIT 50 /* times 10 ms */
+#define CHILD_WAIT 50
+#define CHILD_WAIT_US 10000
 #define DRAIN_NS 10000000000ull
 
 uint64_t now_ns(void)
@@ -104,6 +105,7 @@ static void start_run(struct supervisor *s, struct client *c, const struct ask *
 		return;
 	}
 	b->timeout_s = a->timeout_s;
+	memcpy(b->cell_caller, a->caller, sizeof b->cell_caller);
 	box_event(s, b, BOX_START);
 }
 
@@ -202,6 +204,12 @@ static void on_client(struct supervisor *s, struct source *src, uint32_t events)
 		case ASK_POOL:
 			tell_pool(s, c, &a);
 			break;
+		case ASK_METRICS:
+			metrics_tell(s, c, a.req);
+			break;
+		case ASK_USAGE:
+			usage_tell(s, c, &a);
+			break;
 		case ASK_NONE:
 			break;
 		}
@@ -249,6 +257,44 @@ static void drain(struct supervisor *s)
 		s->stopping = true;
 }
 
+/* One that has ended and was not known to: its place, or -1. */
+static int child_ended(struct supervisor *s, int *ret_status)
+{
+	for (unsigned i = 0; i < s->child_count; i++) {
+		if (s->children[i].pid <= 0 || waitpid(s->children[i].pid, ret_status, WNOHANG) != s->children[i].pid)
+			continue;
+		s->children[i].pid = 0;
+		return (int)i;
+	}
+	return -1;
+}
+
+/*
+ * The others leave in order when one of them has died, and may be gone before the kernel has told of the death: so after one
+ * that left in order we look for a moment for the one that did not.
+ */
+static void child_check(struct supervisor *s)
+{
+	int status, of = child_ended(s, &status);
+
+	if (of < 0)
+		return;
+	for (int i = 0; i < CHILD_WAIT && status == 0 && !s->drain_until_ns; i++) {
+		int other_status, other = child_ended(s, &other_status);
+
+		if (other >= 0 && other_status != 0) {
+			of = other;
+			status = other_status;
+		} else if (other < 0) {
+			usleep(CHILD_WAIT_US);
+		}
+	}
+	if (!s->drain_until_ns && !s->fatal)
+		s->fatal = err_set(&s->fatal_err, ECHILD, s->children[of].name, "the %s process ended (%s %d)",
+				   s->children[of].name, WIFSIGNALED(status) ? "signal" : "status",
+				   WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+}
+
 static void on_signal(struct supervisor *s, struct source *src, uint32_t events)
 {
 	struct signalfd_siginfo si;
@@ -266,18 +312,7 @@ static void on_signal(struct supervisor *s, struct source *src, uint32_t events)
 			continue;
 		}
 		/* Inits are reaped through their pidfds; here we look only for our own processes. */
-		for (unsigned i = 0; i < s->child_count; i++) {
-			int status;
-
-			if (s->children[i].pid > 0 && waitpid(s->children[i].pid, &status, WNOHANG) == s->children[i].pid) {
-				s->children[i].pid = 0;
-				if (!s->drain_until_ns && !s->fatal)
-					s->fatal =
-					    err_set(&s->fatal_err, ECHILD, s->children[i].name, "the %s process ended (%s %d)",
-						    s->children[i].name, WIFSIGNALED(status) ? "signal" : "status",
-						    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-			}
-		}
+		child_check(s);
 	}
 }
 
@@ -391,10 +426,13 @@ static int open_loop(struct supervisor *s, int auditor_fd, struct err *e)
 	int rc = make_epoll(s, e);
 
 	if (rc == 0)
-		return notes_new(s, auditor_fd, e);
-	if (auditor_fd >= 0)
+		rc = notes_new(s, auditor_fd, e);
+	else if (auditor_fd >= 0)
 		close(auditor_fd);
-	return rc;
+	if (rc == 0)
+		metrics_open(s);
+	/* Before any other note: who writes, and where the chain ends. */
+	return rc == 0 ? signer_open(s, e) : rc;
 }
 
 int instance_open(struct supervisor *s, int auditor_fd, struct err *e)
@@ -422,6 +460,8 @@ int instance_open(struct supervisor *s, int auditor_fd, struct err *e)
 	global = -1;
 	if (rc == 0)
 		rc = make_guard(s, e); /* before our own mount namespace: a bpffs mounted here is the host's too */
+	if (rc == 0)
+		rc = metered_open(s, e);
 	return rc;
 }
 
@@ -462,6 +502,7 @@ static int set_up(struct supervisor *s, int auditor_fd, struct err *e)
 static int set_up_policy_only(struct supervisor *s, int auditor_fd, struct err *e)
 {
 	_cleanup_fd_ int global = -1;
+	struct err inner;
 	int rc;
 
 	raise_open_files();
@@ -474,6 +515,10 @@ static int set_up_policy_only(struct supervisor *s, int auditor_fd, struct err *
 		rc = sweep_own(s, e);
 	if (rc == 0)
 		rc = slot_watch(s, e);
+	/* What it is for, the record of denials, it can do with fewer rights; each window says that nothing was metered. */
+	if (rc == 0 && metered_open(s, &inner) < 0)
+		log_error("%s: %s; windows of attachments have no CPU time, memory and programs of eBPF's", inner.where,
+			  inner.msg);
 	return rc < 0 ? rc : attached_open(s, e);
 }
 
@@ -484,8 +529,8 @@ struct supervisor *supervisor_alloc(const char *instance)
 	if (!s)
 		return NULL;
 	s->lock_fd = s->epoll_fd = s->signal_fd = s->init_fd = s->own_filter_fd = s->state_fd = -1;
-	s->signal_src.fd = s->ring_src.fd = s->auditor_src.fd = s->addresses_src.fd = s->gateway_src.fd = -1;
-	s->config.gateway_fd = -1;
+	s->signal_src.fd = s->ring_src.fd = s->meter_src.fd = s->auditor_src.fd = s->addresses_src.fd = s->gateway_src.fd = -1;
+	s->config.gateway_fd = s->config.key_dir_fd = -1;
 	for (int slot = 0; slot < SLOTS; slot++)
 		tighten_init(&s->tight[slot]);
 	tighten_init(&s->next_tight);
@@ -565,6 +610,7 @@ static int next_timeout_ms(const struct supervisor *s)
 	at = earlier(at, s->guard_checked_ns + GUARD_CHECK_NS);
 	at = earlier(at, s->refresh_ns);
 	at = earlier(at, attached_wake_ns(s));
+	at = earlier(at, timeline_wake_ns(s));
 	if (!at)
 		return -1;
 	return at <= now ? 0 : (int)((at - now + 999999) / 1000000);
@@ -654,10 +700,14 @@ int supervisor_run(struct supervisor *s, struct err *e)
 			slot_refresh(s);
 		hear_clients(s);
 		attached_tick(s);
+		timeline_tick(s);
+		policy_text_tick(s);
+		signer_tell(s, false);
 		template_tend(s);
 		pool_fill(s);
 		pool_tell(s, false);
-		turn(s, next_timeout_ms(s));
+		/* The last client may just have hung up: then nothing is waited for. */
+		turn(s, clients_left(s) ? next_timeout_ms(s) : 0);
 		check_deadlines(s);
 		close_hung_clients(s);
 		trash_empty(s);
@@ -666,7 +716,7 @@ int supervisor_run(struct supervisor *s, struct err *e)
 	for (int i = 0; i < CHILD_WAIT && s->child_count && !s->fatal && !s->stopping && !s->drain_until_ns; i++) {
 		on_signal(s, &s->signal_src, 0);
 		if (!s->fatal)
-			usleep(10000);
+			usleep(CHILD_WAIT_US);
 	}
 	if (s->child_count && !s->fatal && !s->stopping && !s->drain_until_ns)
 		s->fatal = err_set(&s->fatal_err, EPIPE, "api", "the api hung up");
@@ -723,13 +773,17 @@ int supervisor_free(struct supervisor *s, struct err *e)
 	if (s->notes && s->auditor_src.fd >= 0) {
 		note_init(&n, NOTE_FLUSH, NULL);
 		notes_push(s, &n);
-		notes_flush(s);
+		notes_finish(s);
 	}
+	signer_close(s);
 	notes_free(s);
+	metrics_free(s);
 	for (unsigned i = 0; i < s->client_count; i++)
 		source_close(s, &s->clients[i].src);
 	wayout_close(s);
 	source_close(s, &s->ring_src);
+	source_close(s, &s->meter_src);
+	s->meter = meter_free(s->meter);
 	source_close(s, &s->auditor_src);
 	source_close(s, &s->signal_src);
 	slot_free(s);

@@ -83,6 +83,7 @@ static void note_change(struct supervisor *s, enum slot slot, const struct note_
 {
 	struct note n;
 
+	policy_text_tell(s, &s->inforce[slot]);
 	note_init(&n, NOTE_POLICY, NULL);
 	n.policy.old = *old;
 	slot_name(&s->inforce[slot], &n.policy.now);
@@ -138,8 +139,10 @@ int slot_apply(struct supervisor *s, struct err *e)
 		if (rc < 0)
 			return rc;
 		remember(s, slot);
-		if (slot != SLOT_CARRIER)
-			log_warnings(&s->inforce[slot]);
+		if (slot == SLOT_CARRIER)
+			continue;
+		policy_text_tell(s, &s->inforce[slot]);
+		log_warnings(&s->inforce[slot]);
 	}
 	if (rc == 0)
 		wayout_look(s);
@@ -314,6 +317,7 @@ int slot_watch(struct supervisor *s, struct err *e)
 void slot_free(struct supervisor *s)
 {
 	source_close(s, &s->addresses_src);
+	policy_text_free(s);
 	for (enum slot slot = 0; slot < SLOTS; slot++) {
 		remembered_clear(&s->remembered[slot]);
 		inforce_clear(&s->inforce[slot]);

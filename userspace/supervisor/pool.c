@@ -23,6 +23,7 @@
 #define QUIET_NS 1000000ull	     /* what a client takes from a grant to its order to start, and some more */
 
 _Static_assert(FAIR_PROJECT_MAX >= IPC_PROJECT_MAX, "the queue's names hold a project's");
+_Static_assert(FAIR_CALLER_MAX == IPC_CALLER_MAX, "and who asked");
 
 static unsigned alive(const struct supervisor *s)
 {
@@ -192,6 +193,7 @@ static void give(struct supervisor *s, struct box *b, struct fair_waiter *w)
 	b->waited_us = w->since_ns ? (now - w->since_ns) / 1000 : 0;
 	b->session = w->session;
 	snprintf(b->project, sizeof b->project, "%s", w->project->name);
+	memcpy(b->caller, w->caller, sizeof b->caller);
 	b->held = fair_take(&b->t->fair, w); /* frees w */
 	b->t->granted++;
 	s->quiet_ns = now + QUIET_NS;
@@ -264,8 +266,10 @@ static struct box_template *line_of(struct supervisor *s, struct client *c, cons
 
 	if (t)
 		template_check_image(s, t);
-	if (t && waiting(s) < LIMIT_POOL_WAITING && fair_push(&t->fair, a->project, c, a->req, a->session) == 0)
+	if (t && waiting(s) < LIMIT_POOL_WAITING && fair_push(&t->fair, a->project, c, a->req, a->session) == 0) {
+		memcpy(fair_find(&t->fair, c, a->req)->caller, a->caller, sizeof a->caller);
 		return t;
+	}
 	if (t)
 		t->misses++;
 	send_fail(c, a->req, &f);
@@ -329,6 +333,7 @@ void pool_move(struct supervisor *s, struct box_template *from, struct box_templ
 		if (to && fair_push(&to->fair, w->project->name, was.owner, was.req, was.session) == 0) {
 			now = fair_find(&to->fair, was.owner, was.req);
 			now->since_ns = was.since_ns;
+			memcpy(now->caller, was.caller, sizeof now->caller);
 		} else {
 			const struct tell_fail full = {.code = ENOMEM, .layer = "supervisor", .text = "out of memory"};
 

@@ -64,7 +64,6 @@ void sup_session_open(struct supervisor *s, struct box *b)
 	b->life_ns = b->began_ns + life_s * SECOND_NS;
 	become_idle(s, b);
 	account_begin(s, b);
-	b->cpu_before_us = b->base.cpu_us;
 	account_renew(s, b);
 	note_init_session(&n, NOTE_RUN_BEGIN, b);
 	box_note_begin(s, b, &n);
@@ -127,12 +126,53 @@ static void thaw(struct supervisor *s, struct box *b)
 
 /* ---- accounts ---- */
 
-/* What one period adds to the whole. */
-static void add_to_session(struct box *b, const struct tell_end *t)
+static uint64_t add_known(uint64_t sum, uint64_t more)
 {
-	b->net_bytes += t->net_bytes;
-	if (t->memory_peak > b->memory_peak)
-		b->memory_peak = t->memory_peak;
+	return sum == REFUSED_UNKNOWN || more == REFUSED_UNKNOWN ? REFUSED_UNKNOWN : sum + more;
+}
+
+/* Its interpreter, which is in each period, is one process. */
+static void add_meter(struct tell_meter *sum, const struct tell_meter *t)
+{
+	sum->processes += t->processes - (sum->there && t->processes);
+	sum->threads += t->threads - (sum->there && t->threads);
+	sum->there |= t->there;
+	sum->execs += t->execs;
+	sum->execs_unlisted += t->execs_unlisted;
+	sum->cpu_us += t->cpu_us;
+	sum->written_bytes += t->written_bytes;
+	sum->oom_victims += t->oom_victims;
+	sum->oom_kills += t->oom_kills;
+	sum->packets += t->packets;
+	sum->denied_packets += t->denied_packets;
+	sum->denied_bytes += t->denied_bytes;
+	sum->watched_packets += t->watched_packets;
+	sum->watched_bytes += t->watched_bytes;
+	sum->events_lost += t->events_lost;
+	sum->incomplete += t->incomplete;
+	sum->details_dropped += t->details_dropped;
+	sum->syscalls_refused = add_known(sum->syscalls_refused, t->syscalls_refused);
+	sum->syscalls_interrupted = add_known(sum->syscalls_interrupted, t->syscalls_interrupted);
+	if (t->peak_rss > sum->peak_rss)
+		sum->peak_rss = t->peak_rss;
+}
+
+/* One more of the times between its cells. What was in a cell is that cell's: each figure is in one record. */
+static void add_between(struct tell_end *sum, const struct tell_end *t)
+{
+	sum->attempts += t->attempts;
+	sum->denied += t->denied;
+	sum->allowed += t->allowed;
+	sum->would_deny += t->would_deny;
+	sum->inbound += t->inbound;
+	sum->unlisted += t->unlisted;
+	sum->net_bytes += t->net_bytes;
+	sum->cpu_us += t->cpu_us;
+	if (t->memory_peak > sum->memory_peak)
+		sum->memory_peak = t->memory_peak;
+	memcpy(sum->cpu_source, t->cpu_source, sizeof t->cpu_source);
+	memcpy(sum->memory_source, t->memory_source, sizeof t->memory_source);
+	add_meter(&sum->meter, &t->meter);
 }
 
 static void end_between(struct supervisor *s, struct box *b, uint64_t *ret_oom_kills)
@@ -140,15 +180,23 @@ static void end_between(struct supervisor *s, struct box *b, uint64_t *ret_oom_k
 	struct tell_end t = {0};
 
 	account_end(s, b, &t, ret_oom_kills);
-	add_to_session(b, &t);
-	b->between.attempts += t.attempts;
-	b->between.denied += t.denied;
-	b->between.allowed += t.allowed;
-	b->between.would_deny += t.would_deny;
-	b->between.inbound += t.inbound;
-	b->between.unlisted += t.unlisted;
-	memcpy(b->between.cpu_source, t.cpu_source, sizeof t.cpu_source);
-	memcpy(b->between.memory_source, t.memory_source, sizeof t.memory_source);
+	refused_report(s, b, &t.meter);
+	account_dropped(b, &t.meter);
+	metrics_between_ended(s, &t);
+	add_between(&b->between, &t);
+}
+
+void sup_session_now(struct supervisor *s, const struct box *b, struct tell_usage *ret)
+{
+	struct tell_usage now = {0};
+
+	ret->end = b->between;
+	if (!b->begun) {
+		account_now(s, b, &now);
+		add_between(&ret->end, &now.end);
+	}
+	ret->end.cell = b->cell;
+	ret->flow_bytes = UINT64_MAX; /* those that were listed before are its record's */
 }
 
 /* Of a cell that is over: everything up to here is in its record, what comes now in the session's. */
@@ -157,9 +205,12 @@ static void end_cell(struct supervisor *s, struct box *b, struct tell_end *ret, 
 	struct note n;
 
 	account_end(s, b, ret, ret_oom_kills);
-	add_to_session(b, ret);
 	box_describe(b, *ret_oom_kills, b->ran, ret);
 	ret->duration_us = b->ended_ns > b->opened_ns ? (b->ended_ns - b->opened_ns) / 1000 : 0;
+	timeline_end(s, b); /* before what was refused begins anew */
+	refused_report(s, b, &ret->meter);
+	account_dropped(b, &ret->meter);
+	metrics_run_ended(s, b, ret);
 	note_init(&n, NOTE_RUN_END, b);
 	n.end = *ret;
 	notes_push(s, &n);
@@ -226,8 +277,10 @@ void sup_session_open_cell(struct supervisor *s, struct box *b)
 		b->t->served++;
 		note_init(&n, NOTE_RUN_BEGIN, b);
 		box_note_begin(s, b, &n);
+		memcpy(n.begin.caller, b->cell_caller, sizeof n.begin.caller);
 		n.begin.timeout_s = b->timeout_s;
 		notes_push(s, &n);
+		timeline_begin(s, b);
 	}
 	thaw(s, b);
 }
@@ -351,8 +404,8 @@ void sup_session_close(struct supervisor *s, struct box *b)
 
 /* ---- the end ---- */
 
-/* Of the session's own record: how it ended, what was tried between its cells, and what the whole of it used. */
-static void end_session(struct supervisor *s, struct box *b, const struct tell_end *last, uint64_t cpu_us)
+/* Of the session's own record: how it ended, and what was tried and used between its cells. The duration is the whole one. */
+static void end_session(struct supervisor *s, struct box *b, const struct tell_end *last)
 {
 	struct note n;
 
@@ -365,9 +418,6 @@ static void end_session(struct supervisor *s, struct box *b, const struct tell_e
 	memcpy(n.end.layer, last->layer, sizeof last->layer);
 	memcpy(n.end.detail, last->detail, sizeof last->detail);
 	n.end.duration_us = (now_ns() - b->began_ns) / 1000;
-	n.end.cpu_us = cpu_us > b->cpu_before_us ? cpu_us - b->cpu_before_us : 0;
-	n.end.memory_peak = b->memory_peak;
-	n.end.net_bytes = b->net_bytes;
 	n.end.cell = b->cell;
 	n.end.over = 1;
 	notes_push(s, &n);
@@ -393,6 +443,6 @@ void sup_session_finish(struct supervisor *s, struct box *b)
 		t.end.ran = 0;
 		t.end.cell = ours ? b->cell : 0;
 	}
-	end_session(s, b, &t.end, b->base.cpu_us);
+	end_session(s, b, &t.end);
 	client_tell(b->client, &t, NULL, 0);
 }

@@ -42,8 +42,11 @@ struct supervisor_config {
 	const char *caches;	     /* made beforehand for `image`; NULL: none */
 	struct inforce *policy;	     /* loaded, not applied; taken, whatever comes of it */
 	struct inforce *tool_policy; /* likewise, of agents' sandboxes; NULL: there are no tool calls here (`weir run`) */
-	bool tool_egress; /* tools have a way out; without it their network is a snippet's, and tool_policy denies all */
-	int gateway_fd;	  /* the gateway's end of struct carry; taken; -1: none */
+	bool tool_egress;  /* tools have a way out; without it their network is a snippet's, and tool_policy denies all */
+	int gateway_fd;	   /* the gateway's end of struct carry; taken; -1: none */
+	int key_dir_fd;	   /* the state directory, where the record's key is (signer.h); borrowed; -1: nothing is signed */
+	bool bpf_run_time; /* have the kernel measure how long programs run, for metrics: of all programs of the host, which
+			      costs */
 	unsigned pool_size;
 	bool attached;	  /* looks after policies on cgroups that others made: attached.h */
 	bool policy_only; /* .. and does nothing else: no sandboxes, so no image, cgroups or programs of its own */

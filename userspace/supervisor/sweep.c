@@ -309,8 +309,11 @@ static int sweep_one(const struct cgroup_host *host, const char *name, struct su
 	d->s = s;
 	snprintf(pins, sizeof pins, PIN_DIR "/%s", name);
 	/* The old programs judge until the last process is dead: only then are their pins removed. */
-	if (guard_adopt(&d->guard, pins, &ignored) < 0)
+	if (guard_adopt(&d->guard, pins, &ignored) < 0) {
 		d->guard = NULL;
+		if (ignored.code != ENOENT)
+			log_warn("%s: %s", name, ignored.msg);
+	}
 	d->readable = d->guard != NULL;
 	rc = cgroup_instance_sweep(host, name, see_box, d, &swept, e);
 	swept.sandboxes -= d->carriers < swept.sandboxes ? d->carriers : swept.sandboxes;

@@ -214,6 +214,30 @@ static int verify_descriptors(const struct box *b, struct err *e)
 	return 0;
 }
 
+/* Nothing of what it was started with, and what refused calls are told to exactly where they are counted. */
+static int verify_init_descriptors(const struct box *b, struct err *e)
+{
+	static const char want[] = "anon_inode:seccomp notify";
+	const int last = refused_is_counted(b) ? INIT_KEPT_LISTENER : INIT_KEPT_SIGNALS;
+	char path[64], target[64] = "";
+	_cleanup_dir_ DIR *d = NULL;
+	struct dirent *de;
+
+	snprintf(path, sizeof path, "/proc/%d/fd", b->init_pid);
+	d = opendir(path);
+	if (!d)
+		return err_errno(e, errno, "verify", "list its descriptors");
+	while ((de = readdir(d)))
+		if (de->d_name[0] != '.' && (atoi(de->d_name) < INIT_KEPT_CONTROL || atoi(de->d_name) > last))
+			return err_set(e, EPERM, "verify", "it holds descriptor %s", de->d_name);
+	if (!refused_is_counted(b))
+		return 0;
+	snprintf(path, sizeof path, "%d", INIT_KEPT_LISTENER);
+	if (readlinkat(dirfd(d), path, target, sizeof target - 1) < 0 || strcmp(target, want))
+		return err_set(e, EPERM, "verify", "refused system calls are told to nobody");
+	return 0;
+}
+
 /* In the right cgroup of every hierarchy that limits it: the kernel's list of the cgroup names the process. */
 static int verify_cgroups(const struct supervisor *s, const struct box *b, struct err *e)
 {
@@ -243,6 +267,8 @@ int verify_payload(struct supervisor *s, struct box *b, struct err *e)
 	if (!b->probed)
 		return err_set(e, EPERM, "verify", "the policy was never proven from inside the sandbox");
 	rc = verify_status(b->init_pid, UID_INIT, e);
+	if (rc == 0)
+		rc = verify_init_descriptors(b, e);
 	if (rc < 0)
 		return err_wrap(e, "init");
 	rc = verify_status(b->payload_pid, b->uid, e);

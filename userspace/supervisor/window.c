@@ -97,6 +97,7 @@ void window_look(struct supervisor *s, struct one *o)
 	o->at.wall_ns = clock_wall_ns();
 	if (read_counters(o, &o->at.seen, &o->at.seen_lost))
 		o->full = is_full(o, &o->at.seen);
+	window_use_look(o);
 	keep(o);
 }
 
@@ -199,6 +200,7 @@ static void on_event(void *ctx, const struct weir_event *ev)
 {
 	struct draining *d = ctx;
 
+	window_use_event(d->o, ev);
 	if (!park(d->o, ev))
 		put_event(d->s, d->o, ev);
 }
@@ -397,19 +399,56 @@ void window_begin(struct supervisor *s, struct one *o, const struct window_gap *
 		o->at.seen = before->seen;
 		o->at.seen_lost = before->seen_lost;
 	}
+	policy_text_tell(s, &o->policy);
 	init(o, &n, NOTE_RUN_BEGIN);
 	snprintf(n.begin.policy.name, sizeof n.begin.policy.name, "%s", o->a.policy_name);
 	memcpy(n.begin.policy.hash, o->a.policy_hash, sizeof n.begin.policy.hash);
 	n.begin.policy.generation = o->a.generation;
 	n.begin.policy.quiet = o->policy.policy && !o->policy.policy->list_allowed;
+	snprintf(n.begin.boot_id, sizeof n.begin.boot_id, "%s", boot_id());
 	push(s, o, &n);
 	put_target(s, o);
 	put_weaknesses(s, o);
 	if (sockets)
 		put_sockets(s, o, sockets);
 	window_look(s, o);
+	window_use_begin(s, o, &o->at.seen);
 	if (gap->told)
 		put_gap(s, o, gap);
+}
+
+/* ---- as it goes ---- */
+
+bool window_now(struct one *o, struct tell_usage *ret)
+{
+	struct weir_sandbox now = {0};
+	struct note_counts c;
+	uint64_t lost;
+
+	if (!o->open || !read_counters(o, &now, &lost))
+		return false;
+	count(&c, &now, &o->at.base);
+	ret->end = (struct tell_end){
+	    .duration_us = (now_ns() - o->began_ns) / 1000,
+	    .attempts = c.attempts,
+	    .denied = c.denied,
+	    .allowed = c.allowed,
+	    .would_deny = c.would_deny,
+	    .inbound = c.inbound,
+	    .unlisted = c.unlisted,
+	    .net_bytes = c.net_bytes,
+	};
+	window_use_now(o, &now, &ret->end);
+	ret->flow_bytes = UINT64_MAX; /* that would be a walk through the kernel's whole map */
+	return true;
+}
+
+bool window_is(const struct one *o, const char *run_id)
+{
+	char id[IPC_ID_MAX];
+
+	snprintf(id, sizeof id, "%.36s.%u", o->a.id, o->a.record);
+	return o->open && !strcmp(id, run_id);
 }
 
 /* ---- the end ---- */
@@ -427,6 +466,7 @@ void window_end(struct supervisor *s, struct one *o, enum window_end why, const 
 	if (why != WINDOW_POLICY)
 		window_unpark(s, o, true);
 	put_flows(s, o);
+	metered_drain(s);
 	init(o, &n, NOTE_WINDOW_END);
 	n.window.why = why;
 	n.window.unreadable = !read_counters(o, &now, &lost);
@@ -437,8 +477,10 @@ void window_end(struct supervisor *s, struct one *o, enum window_end why, const 
 	}
 	n.window.duration_us = (now_ns() - o->began_ns) / 1000;
 	count(&n.window.counts, &now, &o->at.base);
+	window_use_end(s, o, &now, &n);
 	n.window.dropped = o->dropped;
 	snprintf(n.window.detail, sizeof n.window.detail, "%s", detail);
+	metrics_window_ended(s, &n);
 	push(s, o, &n);
 	o->open = false;
 	o->full = false;
@@ -447,6 +489,23 @@ void window_end(struct supervisor *s, struct one *o, enum window_end why, const 
 	o->at.base = o->at.seen = now;
 	o->at.base_lost = o->at.seen_lost = lost;
 	keep(o);
+}
+
+void attached_exec(struct supervisor *s, const struct weir_meter_event *ev)
+{
+	struct one *o = NULL;
+	struct note n;
+
+	if (!s->attached)
+		return;
+	TAILQ_FOREACH (o, &s->attached->list, link) {
+		if (o->a.target.id != ev->cgroup || !o->open)
+			continue;
+		init(o, &n, NOTE_EXEC);
+		n.exec = *ev;
+		o->use.execs_dropped += !notes_push(s, &n);
+		return;
+	}
 }
 
 void window_drift(struct supervisor *s, const struct one *o, const char *name, const char *text, bool over)
