@@ -251,12 +251,13 @@ static void cells_take_turns(void **state)
 {
 	char id[64], run_id[80];
 	int fds[12], n = sizeof fds / sizeof *fds;
+	unsigned before = rig->cells;
 	struct reply reply;
 
 	(void)state;
 	open_one(rig, id);
 	fds[0] = send_cell(rig, id, "sleep 500", "");
-	settle(&rig->cells, rig->cells + 1);
+	settle(&rig->cells, before + 1);
 	reply = on_session(rig, "GET", id);
 	assert_string_equal(text_at(reply.json, "state"), "busy");
 	reply_free(&reply);
@@ -308,13 +309,14 @@ static void endings_dismiss_the_line(void **state)
 {
 	static const char *const codes[] = {"hold", "sleep 200", "stubborn", "after"};
 	char other[64], run_id[80];
+	unsigned before = rig->cells;
 	int busy, waits;
 
 	(void)state;
 	/* A line of another session, which all this is nothing to. */
 	open_one(rig, other);
 	busy = send_cell(rig, other, "sleep 2500", "");
-	settle(&rig->cells, rig->cells + 1);
+	settle(&rig->cells, before + 1);
 	waits = queue_cell(rig, other, "echo patient");
 	for (int how = 0; how < 4; how++) {
 		unsigned cells = rig->cells;

@@ -275,13 +275,17 @@ int auditor_main(const struct auditor_config *config)
 	struct err e;
 
 	log_init("auditor", LOG_LVL_INFO);
+	/*
+	 * Before the record is opened, which is the moment in which what was interrupted ended: those wait, since what the
+	 * supervisor's sweep finds of them is still to come.
+	 */
+	a.started_ns = auditor_wall_ns();
 	if (start(&a, config, &e) < 0) {
 		log_error("can't start: %s", e.msg);
 		free(a.clients);
 		free(a.ending);
 		return 1;
 	}
-	a.started_ns = auditor_wall_ns(); /* what was interrupted ended as the record was opened */
 	auditor_wrote(&a);
 	loop(&a);
 	for (size_t i = 0; i < a.nclients; i++)

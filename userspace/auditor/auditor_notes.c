@@ -17,7 +17,7 @@
 #define GRACE_MS 3000	     /* for clients after the supervisor has gone: longer than a summary may wait */
 #define SIGN_MS 2000	     /* for signatures at the end */
 #define LOG_EVERY_MS 1000    /* a failing disk is said again and again, but not for every record */
-#define LEFT_EVERY_MS 60000  /* between looks for runs that another auditor left unfinished .. */
+#define LEFT_EVERY_MS 16000  /* between looks for runs that another auditor left unfinished .. */
 #define LEFT_MARGIN_MS 15000 /* .. which it would have finished by then */
 #define LEFT_BATCH 64
 #define FINISH_BATCH 32
