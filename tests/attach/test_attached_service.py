@@ -713,8 +713,8 @@ class PolicyOnly(Case):
         s.kill9()
         s = service("--policy-only", ready=False)
         self.addCleanup(s.stop)
-        answer = until(lambda: (lambda r: r if r.status == 503 else None)(s.request("GET", "/readyz", token=None)))
-        self.assertIn(a["id"], answer.json()["error"]["message"])
+        # Before that it says that it does not know yet.
+        self.assertTrue(until(lambda: (lambda r: r.status == 503 and a["id"] in r.json()["error"]["message"])(s.request("GET", "/readyz", token=None))))
         with open(path, "w") as f:
             f.write(whole)
         self.assertTrue(until(lambda: s.request("GET", "/readyz", token=None).status == 200, 15))
