@@ -196,14 +196,14 @@ test-containers-long: ## the manifests' containers, started by podman with the p
 .PHONY: test-vm
 test-vm: ## the core on a stock kernel under emulation: KERNEL=6.1 (default), 6.12, 7.2
 	@deploy/install-packages build run test containers vm
-	@$(MAKE) --no-print-directory -j2 $(B)/weir $(B)/weir-hooks $(B)/bpf/test_rules $(B)/bpf/test_judge $(B)/bpf/test_meter $(CONTAINER_PROGS)
+	@$(MAKE) --no-print-directory -j2 $(B)/weir $(B)/weir-hooks $(B)/bpf/test_rules $(B)/bpf/test_judge $(CONTAINER_PROGS)
 	@tests/vm/fetch $(KERNEL)
 	@tests/vm/run --kernel $(KERNEL) --timeout 900 -- env WEIR_SLOW=12 MUST_WORK=$(MUST_WORK) /usr/bin/python3 tests/run.py guest
 
 .PHONY: test-vm-long
 test-vm-long: ## more on that kernel: guards of attachments, the canary, units under a real systemd (minutes)
 	@deploy/install-packages build run test containers vm
-	@$(MAKE) --no-print-directory -j2 $(B)/weir $(B)/weir-hooks $(B)/bpf/test_attached $(B)/bpf/test_canary
+	@$(MAKE) --no-print-directory -j2 $(B)/weir $(B)/weir-hooks $(B)/bpf/test_attached $(B)/bpf/test_canary $(B)/bpf/test_meter
 	@tests/vm/fetch $(KERNEL)
 	@tests/vm/run --kernel $(KERNEL) --timeout 1500 -- env WEIR_SLOW=12 MUST_WORK=$(MUST_WORK) /usr/bin/python3 tests/run.py guest_long
 

@@ -740,7 +740,11 @@ static void test_no_room_is_said(void **state)
 	fill("images");
 	write_as(BOX_A, 1);
 	assert_int_equal(sum(BOX_A, false).incomplete, 0);
-	start_program(BOX_A, "/bin/true");
+	/* On older kernels each CPU keeps a free place or two of its own. */
+	for (int64_t until = now_ms() + TRIES_MS; !sum(BOX_A, false).incomplete && now_ms() < until;) {
+		start_program(BOX_A, "/bin/true");
+		fill("images");
+	}
 	assert_int_equal(sum(BOX_A, false).incomplete, 1);
 	assert_int_equal(incomplete(), 1);
 	/* There is room as long as an earlier one has its place, which the kernel lets go of some moments after its end. */

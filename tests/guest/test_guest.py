@@ -23,9 +23,6 @@ class Kernel(unittest.TestCase):
     def test_rules(self):
         self.run_program("test_rules")
 
-    def test_meter(self):
-        self.run_program("test_meter")
-
     def test_judge(self):
         self.run_program("test_judge", WEIR_PAIRS="3000", WEIR_MANY="3")
 

@@ -12,6 +12,9 @@ class Programs(unittest.TestCase):
     def test_attached(self):
         self.run_program("test_attached")
 
+    def test_meter(self):
+        self.run_program("test_meter")
+
     def test_canary(self):
         """Here cgroup2 has controllers: a cgroup with some switched on takes no process of its own."""
         self.run_program("test_canary")
