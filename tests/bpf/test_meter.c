@@ -862,7 +862,7 @@ static void test_a_victim(void **state)
 		write_file(path, "+memory");
 		snprintf(path, sizeof path, "%s/memory.max", t.path);
 		if (access(path, W_OK) < 0) {
-			print_message("no memory controller to be had here\n");
+			print_message("skip: no memory controller to be had here\n");
 			skip();
 		}
 		write_file(path, "25165824");

@@ -143,8 +143,10 @@ static void public_of(int dir, uint8_t pub[SIGNING_PUBLIC])
 
 static void need_root(void)
 {
-	if (geteuid() != 0)
+	if (geteuid() != 0) {
+		print_message("skip: owners of files are root's to give\n");
 		skip();
+	}
 }
 
 static void test_first_start(void **state)

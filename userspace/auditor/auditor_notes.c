@@ -9,6 +9,7 @@
 #include "auditor/auditor.h"
 #include "auditor/auditor_internal.h"
 #include "auditor/record.h"
+#include "core/clock.h"
 #include "core/log.h"
 
 #define NOTE_BATCH 256	     /* notes written with one lock and one write */
@@ -33,10 +34,7 @@ int64_t auditor_now_ms(void)
 
 uint64_t auditor_wall_ns(void)
 {
-	struct timespec ts = {0};
-
-	(void)clock_gettime(CLOCK_REALTIME, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	return clock_wall_ns();
 }
 
 static void log_failure(struct auditor *a, const struct err *e)

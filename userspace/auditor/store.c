@@ -9,13 +9,11 @@
 #include <time.h>
 
 #include "auditor/schema.h"
+#include "core/clock.h"
 
 uint64_t store_now_ns(void)
 {
-	struct timespec now = {0};
-
-	(void)clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	return clock_wall_ns();
 }
 
 /* ---- what could not be written ---- */

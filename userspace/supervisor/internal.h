@@ -443,6 +443,12 @@ void sup_session_close(struct supervisor *s, struct box *b);
 /* Of the session's own record, as its end would have it now. */
 void sup_session_now(struct supervisor *s, const struct box *b, struct tell_usage *ret);
 
+/* By how much a sum has grown; one that can't be read at the end says 0, and has not. */
+static inline uint64_t grown(uint64_t now, uint64_t before)
+{
+	return now > before ? now - before : 0;
+}
+
 /* ---- account.c: what a run, a cell, or the time between two used and tried ---- */
 void account_begin(struct supervisor *s, struct box *b);
 /* Of a tool's, whose modules are about to be imported: programs that they start are its own. */

@@ -187,31 +187,26 @@ void metered_grant(struct supervisor *s, struct box *b)
 		b->base.meter.cpu_ns = now.cpu_ns;
 }
 
-static uint64_t since(uint64_t now, uint64_t before)
-{
-	return now > before ? now - before : 0;
-}
-
 /* What it started, and its main process, which was there at the beginning; a command of the host's was not. */
 static void set_counts(const struct box *b, const struct weir_meter *now, struct tell_meter *ret)
 {
 	const struct weir_meter *base = &b->base.meter;
 	const unsigned main = base->processes != 0;
 
-	ret->processes = since(now->processes, base->processes) + main;
-	ret->threads = since(now->threads, base->threads) + main;
-	ret->execs = since(now->execs, base->execs);
-	ret->execs_unlisted = (uint32_t)since(now->execs_unlisted, base->execs_unlisted) + b->execs_dropped;
-	ret->oom_victims = since(now->oom_victims, base->oom_victims);
-	ret->incomplete = (uint32_t)since(now->incomplete, base->incomplete);
+	ret->processes = grown(now->processes, base->processes) + main;
+	ret->threads = grown(now->threads, base->threads) + main;
+	ret->execs = grown(now->execs, base->execs);
+	ret->execs_unlisted = (uint32_t)grown(now->execs_unlisted, base->execs_unlisted) + b->execs_dropped;
+	ret->oom_victims = grown(now->oom_victims, base->oom_victims);
+	ret->incomplete = (uint32_t)grown(now->incomplete, base->incomplete);
 }
 
 static void set_sums(const struct box *b, const struct weir_meter *now, struct tell_meter *ret)
 {
 	ret->there = 1;
-	ret->cpu_us = since(now->cpu_ns, b->base.meter.cpu_ns) / 1000;
+	ret->cpu_us = grown(now->cpu_ns, b->base.meter.cpu_ns) / 1000;
 	ret->peak_rss = now->peak_rss;
-	ret->written_bytes = since(now->written_bytes, b->base.meter.written_bytes);
+	ret->written_bytes = grown(now->written_bytes, b->base.meter.written_bytes);
 	set_counts(b, now, ret);
 }
 
@@ -249,7 +244,7 @@ void metered_end(struct supervisor *s, struct box *b, struct tell_meter *ret)
 	if (known && b->base.meter_known)
 		set_sums(b, &now, ret);
 	if (ret->there && !b->session) /* of its whole life, and so of no cell */
-		ret->rusage_cpu_us = since(b->rusage_cpu_us, b->base.main_cpu_us);
+		ret->rusage_cpu_us = grown(b->rusage_cpu_us, b->base.main_cpu_us);
 	/* One that is not known is nobody's: the next has a beginning of its own, or none. */
 	b->execs_dropped = 0;
 	b->base.meter = now;

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/cleanup.h"
 #include "core/log.h"
 #include "ipc/metrics.h"
@@ -27,14 +28,6 @@ struct counted {
 	bool looked;
 };
 
-static uint64_t boot_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_BOOTTIME, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 /* Made when it is needed first. NULL without memory: what was counted by then is lost, and a reset, as after a restart. */
 static struct counted *counted(struct supervisor *s)
 {
@@ -44,7 +37,7 @@ static struct counted *counted(struct supervisor *s)
 	if (!s->counted)
 		return NULL;
 	s->counted->measuring = -1;
-	s->counted->m.started_ns = boot_ns();
+	s->counted->m.started_ns = clock_boot_ns();
 	return s->counted;
 }
 
@@ -302,7 +295,7 @@ void metrics_tell(struct supervisor *s, struct client *c, uint64_t req)
 	if (m) {
 		look_at_programs(s, all);
 		*m = all->m;
-		m->at_ns = boot_ns();
+		m->at_ns = clock_boot_ns();
 		pool_state(s, &m->pool);
 		look_at_boxes(s, m);
 		look_at_policies(s, m);

@@ -18,11 +18,6 @@ struct timeline {
 	struct note_sample of[LIMIT_AUDIT_SAMPLES];
 };
 
-static uint64_t since(uint64_t now, uint64_t before)
-{
-	return now > before ? now - before : 0;
-}
-
 /* A command may run for months. */
 static uint32_t at_most_32(uint64_t value)
 {
@@ -59,12 +54,12 @@ static void look(struct supervisor *s, const struct box *b, uint64_t at_ns)
 	if (b->guarded)
 		account_counters(s, b, &counters);
 	t->of[t->count++] = (struct note_sample){
-	    .at_ms = at_most_32(since(at_ns, t->began_ns) / 1000000),
+	    .at_ms = at_most_32(grown(at_ns, t->began_ns) / 1000000),
 	    .memory_kib = at_most_32(now.memory_bytes >> 10),
-	    .cpu_ms = at_most_32(since(now.cpu_us, t->cpu_us) / 1000),
-	    .processes = at_most_32(since(now.tasks, own)),
-	    .attempts = since(counters.attempts, t->counters.attempts),
-	    .denied = since(counters.denied, t->counters.denied),
+	    .cpu_ms = at_most_32(grown(now.cpu_us, t->cpu_us) / 1000),
+	    .processes = at_most_32(grown(now.tasks, own)),
+	    .attempts = grown(counters.attempts, t->counters.attempts),
+	    .denied = grown(counters.denied, t->counters.denied),
 	    .refused = refused_so_far(b),
 	};
 }

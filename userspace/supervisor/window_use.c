@@ -19,11 +19,6 @@
 static const struct cgroup_instance anywhere = {
     .host.v2_has = {[CG_MEMORY] = true, [CG_CPU] = true, [CG_PIDS] = true}, .v2_fd = -1, .v1_fd = {-1, -1, -1}};
 
-static uint64_t since(uint64_t now, uint64_t before)
-{
-	return now > before ? now - before : 0;
-}
-
 static void start_meter(struct supervisor *s, struct one *o)
 {
 	struct window_use *u = &o->use;
@@ -118,26 +113,26 @@ void window_use_event(struct one *o, const struct weir_event *ev)
 
 static void put_packets(struct tell_meter *ret, const struct weir_sandbox *now, const struct weir_sandbox *before)
 {
-	ret->packets = since(now->packets, before->packets);
-	ret->denied_packets = since(now->denied_packets, before->denied_packets);
-	ret->denied_bytes = since(now->denied_bytes, before->denied_bytes);
-	ret->watched_packets = since(now->watched_packets, before->watched_packets);
-	ret->watched_bytes = since(now->watched_bytes, before->watched_bytes);
+	ret->packets = grown(now->packets, before->packets);
+	ret->denied_packets = grown(now->denied_packets, before->denied_packets);
+	ret->denied_bytes = grown(now->denied_bytes, before->denied_bytes);
+	ret->watched_packets = grown(now->watched_packets, before->watched_packets);
+	ret->watched_bytes = grown(now->watched_bytes, before->watched_bytes);
 }
 
 /* Processes are those that were in it: the ones from before, and the ones that came. */
 static void put_meter(struct tell_meter *ret, const struct window_use *u, const struct weir_meter *now)
 {
 	ret->there = 1;
-	ret->cpu_us = since(now->cpu_ns, u->base.cpu_ns) / 1000;
+	ret->cpu_us = grown(now->cpu_ns, u->base.cpu_ns) / 1000;
 	ret->peak_rss = now->peak_rss;
-	ret->written_bytes = since(now->written_bytes, u->base.written_bytes);
-	ret->processes = since(now->processes, u->processes_ended);
-	ret->threads = since(now->threads, u->threads_ended);
-	ret->execs = since(now->execs, u->base.execs);
-	ret->execs_unlisted = (uint32_t)since(now->execs_unlisted, u->base.execs_unlisted) + u->execs_dropped;
-	ret->oom_victims = since(now->oom_victims, u->base.oom_victims);
-	ret->incomplete = (uint32_t)since(now->incomplete, u->base.incomplete);
+	ret->written_bytes = grown(now->written_bytes, u->base.written_bytes);
+	ret->processes = grown(now->processes, u->processes_ended);
+	ret->threads = grown(now->threads, u->threads_ended);
+	ret->execs = grown(now->execs, u->base.execs);
+	ret->execs_unlisted = (uint32_t)grown(now->execs_unlisted, u->base.execs_unlisted) + u->execs_dropped;
+	ret->oom_victims = grown(now->oom_victims, u->base.oom_victims);
+	ret->incomplete = (uint32_t)grown(now->incomplete, u->base.incomplete);
 }
 
 void window_use_walked(struct supervisor *s)
@@ -156,9 +151,9 @@ static void put_seen(struct tell_end *ret, const struct window_use *u)
 {
 	if (!u->seen.cpu_source)
 		return;
-	ret->cpu_us = since(u->seen.cpu_us, u->base_cpu_us);
+	ret->cpu_us = grown(u->seen.cpu_us, u->base_cpu_us);
 	ret->memory_peak = u->seen.memory_peak;
-	ret->meter.oom_kills = since(u->seen.oom_kills, u->base_oom_kills);
+	ret->meter.oom_kills = grown(u->seen.oom_kills, u->base_oom_kills);
 	snprintf(ret->cpu_source, sizeof ret->cpu_source, "%s", u->seen.cpu_source);
 	snprintf(ret->memory_source, sizeof ret->memory_source, "%s", u->seen.memory_source);
 }
@@ -183,12 +178,12 @@ void window_use_end(struct supervisor *s, struct one *o, const struct weir_sandb
 	if (known && u->base_known)
 		put_meter(&ret->window.meter, u, &sum);
 	put_packets(&ret->window.meter, now, &o->at.base);
-	ret->window.meter.events_lost = since(since(now->events, u->events_from), u->events);
+	ret->window.meter.events_lost = grown(grown(now->events, u->events_from), u->events);
 	ret->window.meter.syscalls_refused = ret->window.meter.syscalls_interrupted = REFUSED_UNKNOWN;
 	if (u->seen.cpu_source) {
-		ret->window.cpu_us = since(u->seen.cpu_us, u->base_cpu_us);
+		ret->window.cpu_us = grown(u->seen.cpu_us, u->base_cpu_us);
 		ret->window.memory_peak = u->seen.memory_peak;
-		ret->window.meter.oom_kills = since(u->seen.oom_kills, u->base_oom_kills);
+		ret->window.meter.oom_kills = grown(u->seen.oom_kills, u->base_oom_kills);
 		snprintf(ret->window.cpu_source, sizeof ret->window.cpu_source, "%s", u->seen.cpu_source);
 		snprintf(ret->window.memory_source, sizeof ret->window.memory_source, "%s", u->seen.memory_source);
 	}
