@@ -10,6 +10,7 @@ import socket
 import sqlite3
 import subprocess
 import tempfile
+import time
 import unittest
 
 from clients import Post, mint
@@ -79,7 +80,11 @@ class Metrics(unittest.TestCase):
         self.service.request("DELETE", "/v1/sessions/" + session)
         self.assertEqual(self.service.execute("1", timeout_s=0).status, 400)
         self.assertEqual(self.service.request("GET", "/metrics", token="no").status, 401)
-        ended = self.service.audit(session)
+        # A session ends a moment after it was asked to.
+        deadline = time.monotonic() + 10
+        while (ended := self.service.audit(session))["state"] != "ended" and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertEqual(ended["state"], "ended")
         after = Figures(self.service)
         for key, grown in (
             (("weir_runs_total", dict(kind="run", end="exit")), 1), (("weir_runs_total", dict(kind="run", end="timeout")), 1),
